@@ -240,6 +240,9 @@ def test_a_file_that_does_not_exist_is_no_start(undisturbed, start, tmp_path, fl
     assert re.match("error: .*checkpoints/checkpoint_bets.pt.*(no such file|not exist)", line)
     if flag != "--restore-file":  # flags of the first start: not read where a training goes on
         assert start(copy_of(undisturbed, tmp_path / "begun"), flag, "none.pt").wait() == 0
+    else:  # also where fairseq would look without the flag
+        last = tmp_path / "run" / "checkpoint_last.pt"
+        assert start(tmp_path / "run", flag, last).wait() == 1
 
 
 def test_a_training_that_was_stopped_early_ends_at_once(start, tmp_path):

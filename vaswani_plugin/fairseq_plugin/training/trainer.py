@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 PATIENCE = "patience"
 """Key of the state of early stopping in a checkpoint."""
+AUTOMATIC = "checkpoint_last.pt"
+"""fairseq's default of --restore-file: resume if there is a checkpoint."""
 FAIRSEQS_RATE = [0.25]
 """fairseq's default of --lr."""
 DEFAULT_LIMIT = 10
@@ -160,14 +162,15 @@ class VaswaniTrainer(Trainer):
             for leftover in Path(options.save_dir).glob("checkpoint*.pt.tmp"):
                 leftover.unlink()
         last = Path(options.save_dir, f"checkpoint_last{self.checkpoint_suffix}.pt")
-        if given != last and not PathManager.isfile(filename):
+        is_named = given != last or options.restore_file != AUTOMATIC
+        if is_named and not PathManager.isfile(filename):
             raise UserError(  # fairseq would begin with random weights
                 f"checkpoint {filename}: there is no such file; give its path from here, or leave"
                 " the flag out"
             )
         chosen = given
         # with --no-last-checkpoints a start begins anew; sharded workers each have their own file
-        if given == last and not (options.no_last_checkpoints or self.is_fsdp):
+        if not (is_named or options.no_last_checkpoints or self.is_fsdp):
             chosen = self._choose(last)
         loaded = self._load(
             str(chosen), reset_optimizer, *args, reset_meters=reset_meters, **kwargs
