@@ -125,16 +125,6 @@ class Attention:
         return attention_html(self)
 
 
-def merge_tokens(tokens: list[str], subwords: str) -> list[str]:
-    """Returns the words of subwords, as `HeadWeights.merged` labels them.
-
-    Args:
-        tokens: a sentence.
-        subwords: their kind, a key of `WORD_BORDERS`.
-    """
-    return _words(tokens, _word_starts(tokens, subwords), subwords)
-
-
 def _word_starts(tokens: list[str], subwords: str) -> list[int]:
     is_border = WORD_BORDERS[subwords]
     return [

@@ -121,8 +121,7 @@ class CTranslate2Engine:
             )
             self.translator = load("float32")
         self.longest_source = config["max_source_positions"] - 1
-        self.target_positions = config["max_target_positions"]
-        self.longest_target = self.target_positions - 1
+        self.longest_target: int = config["max_target_positions"] - 1
         self.vocabulary = config["target_words"]
 
     def decode(
@@ -171,8 +170,7 @@ class CTranslate2Engine:
     def _limit(self, source: list[str]) -> int:
         """Most target tokens of a source, the end of sentence included (section 6.1)."""
         limit = PAPER_DECODING["max_len_a"] * (len(source) + 1) + PAPER_DECODING["max_len_b"]
-        positions: int = self.target_positions
-        return min(int(limit) + 1, positions)
+        return min(int(limit), self.longest_target) + 1
 
     def _decode(
         self, sources: list[list[str]], options: SearchOptions, forbid: bool = False
