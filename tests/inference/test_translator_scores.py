@@ -3,7 +3,10 @@
 fairseq's `SequenceScorer` and a full forward pass are the references.
 """
 
+import os
 import shutil
+import subprocess
+import sys
 from argparse import Namespace
 
 import numpy as np
@@ -14,6 +17,7 @@ from search_setup import make_sample
 from toy_bundle import POSITIONS, SENTENCES, load_by_fairseq, write_toy_bundle
 from without_fairseq import run_without_fairseq
 
+from tests.conftest import REPO
 from vaswani_plugin import Translator
 from vaswani_plugin.errors import UserError
 
@@ -23,6 +27,11 @@ PAIRS = [
     ("Why are the children singing?", ""),
     ("It rained; the cat slept.", "Over the green hills, small clouds"),
 ]
+OURS = ("serving", "figures", "export", "fairseq_plugin", "modules.recurrent", "search.text_models")
+OURS += ("search.well_formed", "inference.forced", "inference.completion", "text.trees")
+UNUSED = {"ctranslate2", "onnxruntime", "starlette", "matplotlib", "jinja2", "safetensors"}
+UNUSED |= {f"vaswani_plugin.{name}" for name in OURS}
+"""What a translation does not import."""
 LSTM = ("--arch", "vaswani_attention_lstm_tiny", "--d-model", "16", "--share-embeddings", "none")
 
 
@@ -156,6 +165,19 @@ assert "fairseq" not in sys.modules
     expected = translator.translate("the cat", align=True), translator.score([PAIRS[1]])
     assert done.stdout.decode().split("\n")[0] == repr(expected[0])
     assert done.stdout.decode().split("\n")[2] == "(2, 4)"
+
+
+def test_a_translation_imports_what_it_needs(folder):
+    program = f"""
+import sys
+from vaswani_plugin import Translator
+print("torch" in sys.modules)
+Translator.from_pretrained({str(folder)!r}).translate("the cat")
+print(sorted(sys.modules.keys() & {UNUSED!r}))
+"""
+    environment = os.environ | {"PYTHONPATH": str(REPO)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True)
+    assert done.stdout.decode() == "False\n[]\n", done.stderr.decode()
 
 
 def test_a_checkpoint_with_its_data(folder):
