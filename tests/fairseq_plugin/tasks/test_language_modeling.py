@@ -132,18 +132,6 @@ def test_what_would_not_be_scored_is_an_error(data, checkpoint, flags):
         evaluate(data, checkpoint, *flags)
 
 
-def test_evaluation_takes_positional_arguments(data, checkpoint):
-    _, task = load(checkpoint, data)
-    task.load_dataset("test")
-    text = task.dataset("test")
-    longest = int(text.sizes.max())
-    batches = task.eval_lm_dataloader(text, 36000, 2, longest)
-    assert {len(batch["id"]) for batch in batches} <= {1, 2}
-    assert len(batches) == len(task.eval_lm_dataloader(text, batch_size=2, max_positions=longest))
-    with pytest.raises(ValueError, match=f"model's {longest - 1} positions, would not be scored"):
-        task.eval_lm_dataloader(text, 36000, 2, longest - 1)
-
-
 @pytest.mark.parametrize(
     ("flags", "epsilon", "changed"),
     [
