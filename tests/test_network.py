@@ -2,7 +2,7 @@
 
 The service listens, and the benchmark of it asks it on the loopback address.
 
-What the readers of files do is watched by tests/fuzz; this looks at who could do more.
+What the readers of files do is watched by tests/contracts; this looks at who could do more.
 """
 
 import ast

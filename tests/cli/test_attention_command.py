@@ -213,19 +213,6 @@ def test_a_dollar_starts_no_formula(draw, tmp_path):
     assert (tmp_path / "picture.svg").stat().st_size > 1000
 
 
-def test_the_longest_labels_stand_on_the_picture(tmp_path, monkeypatch):
-    drawn = []
-    monkeypatch.setattr(figures, "save_figure", lambda figure, _: drawn.append(figure))
-    labels = ["word"] * 19 + ["drinking"]
-    weights = np.full((4, 20, 20), 1 / 20)
-    figures.draw_heads(weights, [1, 2, 3, 4], labels, labels, "title", tmp_path / "p.png")
-    (figure,) = drawn
-    figure.draw_without_rendering()
-    for panel in figure.axes:
-        box = panel.get_tightbbox()
-        assert figure.bbox.containsx(box.x0) and figure.bbox.containsy(box.y0)
-
-
 def test_pictures_are_written_by_suffix(attend, tmp_path):
     outputs = [tmp_path / name for name in ("grid.png", "grid.svg", "page.html", "weights.json")]
     code, out, err = attend("--source", SOURCE, "--target", TARGET, "--output", *outputs)
@@ -326,15 +313,3 @@ def test_statistics_over_a_corpus(attend, tmp_path, by_words):
                 for name, value in brute_force(attentions, layer, head).items():
                     here = found["attention"][kind][name][layer][head]
                     assert here == pytest.approx(value, abs=1e-4), (kind, name)
-
-
-def test_a_corpus_without_targets_is_translated_and_printed_as_a_table(attend, tmp_path):
-    text = tmp_path / "text.en"
-    text.write_text(f"{SOURCE}\n \nThe cat slept.\n", encoding="utf-8")
-    code, out, err = attend("--corpus", text)
-    assert code == 0, err
-    rows = [line.split() for line in out.splitlines() if line.split()[:1] in [[k] for k in KINDS]]
-    assert [(row[0], row[1], row[2]) for row in rows] == [
-        (kind, str(layer), str(head)) for kind in KINDS for layer in (1, 2) for head in (1, 2, 3, 4)
-    ]
-    assert "2 sentences" in out

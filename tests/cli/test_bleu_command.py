@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vaswani_plugin.cli.__main__ import command_parser, main
+from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.metrics.bleu import (
     corpus_score,
     make_scoring_tokenizer,
@@ -62,35 +62,6 @@ def sacrebleu(lowercase: bool = False) -> float:
     return corpus_score(sacrebleu_metric(lowercase), HYPOTHESES, [REFERENCES]).score
 
 
-def test_flags_are_frozen() -> None:
-    flags = {f for action in command_parser("bleu")._actions for f in action.option_strings}
-    assert flags == {
-        *("-h", "--help", "--hypothesis", "--generate-output", "--reference", "--lowercase"),
-        *("--language", "--tokenized", "--compound-split", "--remove-bpe"),
-        *("--source", "--training-source", "--plot", "--format"),
-        "--sacrebleu-tokenizer",
-    }
-
-
-def test_json_has_the_frozen_keys(files: dict, capsys: pytest.CaptureFixture) -> None:
-    result = as_json(files, capsys)
-    assert list(result) == KEYS
-    expected = corpus_score(sacrebleu_metric(), HYPOTHESES, [REFERENCES])
-    assert (result["sacrebleu"], result["signature"]) == (expected.score, expected.signature)
-    assert result["tokenized"] is None and result["compound_split"] is None
-
-
-def test_json_has_the_frozen_keys_of_what_is_asked_for(
-    files: dict, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    source = write(tmp_path / "source", SOURCES)
-    result = as_json(files, capsys, "--source", source, "--training-source", source)
-    tables = ["by_length", "by_average_rank", "by_rarest_word"]
-    assert list(result) == [*KEYS, *tables]
-    for table in tables:
-        assert list(result[table][0]) == ["bucket", "sentences", "sacrebleu"]
-
-
 @pytest.mark.parametrize("tokenizer", ["zh", "char"])
 def test_text_without_blanks_between_words(
     files: dict, tmp_path: Path, capsys: pytest.CaptureFixture, tokenizer: str
@@ -140,33 +111,12 @@ def test_language_gives_the_scores_of_papers(files: dict, capsys: pytest.Capture
     assert result["tokenized"] > 0 and result["compound_split"] is None
 
 
-def test_tokens_are_split_as_they_are(files: dict, capsys: pytest.CaptureFixture) -> None:
-    tokens = [["der US-Plan kommt nie an"], ["der EU-Plan kommt nie an"]]
-    write(files["hypothesis"], tokens[0])
-    write(files["reference"], tokens[1])
-    result = as_json(files, capsys, "--tokenized", "--compound-split")
-    split = [[split_compounds(line) for line in side] for side in tokens]
-    assert result["compound_split"] == tokenized_score(split[0], [split[1]]) > 0
-    assert result["tokenized"] == 0.0
-    assert as_json(files, capsys, "--tokenized")["compound_split"] is None
-
-
 def test_several_references(files: dict, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     other = write(tmp_path / "other", HYPOTHESES)
     assert main([*command(files), other, "--tokenized", "--format", "json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["sacrebleu"] == 100.0 and "nrefs:2" in result["signature"]
     assert result["tokenized"] == pytest.approx(100.0)
-
-
-def test_text_shows_score_signature_and_reading(files: dict, capsys: pytest.CaptureFixture) -> None:
-    write(files["hypothesis"], REFERENCES)
-    assert main(command(files, "--tokenized")) == 0
-    shown = capsys.readouterr().out
-    assert "tokenized BLEU  100.00" in shown and "sacreBLEU       100.00  nrefs:1|" in shown
-    assert "chrF            100.00  nrefs:1|" in shown
-    assert "often better than human" in shown
-    assert "compound-split" not in shown
 
 
 def test_tables_and_plot(files: dict, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -282,15 +282,6 @@ def test_of_a_long_prompt_the_end_is_read(words, completed):
     assert text.startswith(prompt + " ")
 
 
-def test_a_long_prompt_may_be_an_error_after_those_before_it(words, completed):
-    long = " ".join(WORDS[:30])
-    flags = ("--max-new-tokens", "10", "--long-prompt", "error")
-    code, output, errors = completed(words, *flags, stdin=f"ba\n{long}\nbe\n".encode())
-    assert code == 1 and output.startswith("ba ") and output.count("\n") == 1
-    assert errors.startswith("vaswani complete: error: prompt 2 has 30 tokens; beside 10 new ones")
-    assert errors.count("\n") == 1 and "shorten it" in errors
-
-
 @pytest.mark.parametrize(
     "flags",
     [OURS, ONE_LAYER, OUR_LSTM],

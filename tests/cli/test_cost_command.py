@@ -18,22 +18,6 @@ def as_json(arguments: list[str], capsys: pytest.CaptureFixture) -> dict:
     return json.loads(capsys.readouterr().out)
 
 
-def test_json_has_the_frozen_keys(capsys: pytest.CaptureFixture) -> None:
-    assert list(as_json([], capsys)) == ["paper", "table_2", "devices"]
-    result = as_json(["--hours", "1", "--device", "P100", "--arch", "vaswani_tiny"], capsys)
-    assert list(result) == ["paper", "by_time", "by_counting", "table_2", "devices"]
-    assert [list(result[key][0]) for key in ("paper", "table_2", "devices")] == [
-        ["model", "hours", "devices", "device", "teraflops", "flops", "printed_flops"],
-        ["model", "bleu_en_de", "bleu_en_fr", "flops_en_de", "flops_en_fr", "remark"],
-        ["name", "teraflops", "kind", "source"],
-    ]
-    assert list(result["by_time"]) == ["hours", "devices", "device", "teraflops", "kind", "flops"]
-    assert list(result["by_counting"]) == [
-        *("arch", "vocabulary", "sentences", "source_length", "target_length", "updates"),
-        *("forward_flops", "flops_per_update", "flops"),
-    ]
-
-
 def test_the_papers_figures(capsys: pytest.CaptureFixture) -> None:
     assert main(["cost"]) == 0
     shown = capsys.readouterr().out

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,7 +17,7 @@ from vaswani_plugin.cli import __main__ as cli
 from vaswani_plugin.export.ctranslate2_export import transformer_spec, write_spec
 from vaswani_plugin.inference import ctranslate2_engine
 from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
-from vaswani_plugin.inference.engine import Decoded, Engine, load_engine
+from vaswani_plugin.inference.engine import Decoded, Engine
 from vaswani_plugin.inference.models import Loaded
 from vaswani_plugin.inference.search_engine import SearchEngine
 from vaswani_plugin.inference.translator import Translator
@@ -141,16 +140,6 @@ def test_best_hypotheses_are_equal(tmp_path, trained, search):
     assert others <= (search.get("beam") != 1)
 
 
-def test_order_and_batches_do_not_matter(tmp_path, trained):
-    _, engine = make_engines(tmp_path / "m", trained)
-    lines = some_lines(12)
-    together = engine.translate(lines)
-    for line, hypotheses in zip(lines, together, strict=True):
-        (alone,) = engine.translate([line])
-        assert alone[0].tokens == hypotheses[0].tokens
-        assert alone[0].score == pytest.approx(hypotheses[0].score, abs=1e-4)
-
-
 def test_alignments_and_token_scores(tmp_path, trained):
     stock, engine = make_engines(tmp_path / "m", trained, align=True)
     lines = some_lines(10)
@@ -192,14 +181,6 @@ def test_a_word_that_is_spelled_as_padding_is_unknown(tmp_path, trained):
     assert strange.score == pytest.approx(unknown.score, rel=1e-4)  # the rows of a batch may differ
 
 
-def test_limits_of_the_model(tmp_path, trained):
-    stock, engine = make_engines(tmp_path / "m", trained)
-    longest = engine.engine.longest_source
-    assert longest == stock.engine.longest_source == SIZES["max_source_positions"] - 1
-    assert engine.engine.longest_target == stock.engine.longest_target
-    engine.translate([["w1"] * longest])
-
-
 def test_scores_of_given_targets(tmp_path, trained):
     stock, engine = make_engines(tmp_path / "m", trained)
     lines, targets = some_lines(10), [row[::-1] for row in some_lines(10)]
@@ -221,21 +202,6 @@ def test_what_it_cannot_do_is_refused(tmp_path, trained, options):
         engine.engine.decode([["w1"]], SearchOptions(), [["w2"]])
     with pytest.raises(ValueError, match="no per-head weights"):
         engine.engine.attention(["w1"], ["w1"])
-
-
-@pytest.mark.parametrize(
-    ("device", "kind", "number"), [("cpu", "cpu", 0), ("cuda", "cuda", 0), ("cuda:1", "cuda", 1)]
-)
-def test_the_device_is_the_given_one(tmp_path, trained, monkeypatch, device, kind, number):
-    make_engines(tmp_path / "m", trained)
-    asked = SimpleNamespace(compute_type="float32")
-    fake = SimpleNamespace(
-        Translator=lambda folder, **options: asked.__dict__.update(options) or asked
-    )
-    monkeypatch.setattr(ctranslate2_engine, "import_ctranslate2", lambda: fake)
-    bundle = SimpleNamespace(folder=tmp_path / "m")
-    load_engine(bundle, "ctranslate2", device, None, None)
-    assert (asked.device, asked.device_index) == (kind, number)
 
 
 class TestBadFolders:
@@ -312,22 +278,6 @@ def test_it_starts_without_torch(tmp_path):
     assert outputs[1] == (0, outputs[0][1], b"")
 
 
-@pytest.mark.parametrize(
-    ("is_terminal", "flags", "times"),
-    [(True, [], 1), (False, [], 0), (True, ["--engine", "fairseq"], 0)],
-)
-def test_translate_says_at_a_terminal_that_ctranslate2_is_faster(
-    tmp_path, monkeypatch, capsys, is_terminal, flags, times
-):
-    bundle = write_toy_bundle(tmp_path)
-    (tmp_path / "in").touch()
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
-    command = ["translate", "--cpu", "--model", str(bundle), *flags, str(tmp_path / "in")]
-    assert cli.main(command) == 0
-    said = capsys.readouterr().err
-    assert said.count("`vaswani export --to ctranslate2") == times
-
-
 @pytest.mark.parametrize("command", ["translate", "serve"])
 @pytest.mark.parametrize(("has_gpu", "device"), [(True, "cuda"), (False, "cpu")])
 def test_ctranslate2_is_asked_for_its_gpu(tmp_path, monkeypatch, command, has_gpu, device):
@@ -348,9 +298,3 @@ def test_ctranslate2_is_asked_for_its_gpu(tmp_path, monkeypatch, command, has_gp
     flags = ["--port", "0"] if command == "serve" else []
     assert cli.main([command, "--model", str(tmp_path / "ct2"), *flags]) == 1
     assert str(asked["device"]) == device
-
-
-def test_translate_names_what_is_missing(tmp_path, capsys):
-    bundle = write_toy_bundle(tmp_path)
-    assert cli.main(["translate", "--model", str(bundle), *ENGINE]) == 1
-    assert "holds no CTranslate2 model: make one" in capsys.readouterr().err

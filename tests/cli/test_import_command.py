@@ -133,14 +133,3 @@ def test_code_is_not_run(refused, stock_checkpoint, tmp_path):
     )
     refused(f"{evil}: refused: it would call", checkpoint=evil)
     assert not (tmp_path / "marker").exists()
-
-
-def test_languages_can_be_given(stock_checkpoint, toy_data_bin, tmp_path):
-    dictionaries = tmp_path / "dictionaries"
-    dictionaries.mkdir()
-    for language in ("src", "tgt"):
-        shutil.copy(toy_data_bin / f"dict.{language}.txt", dictionaries)
-    flags = ["--source-lang", "src", "--target-lang", "tgt"]
-    assert run_import(stock_checkpoint, dictionaries, tmp_path / "ours.pt", *flags) == 0
-    task = torch.load(tmp_path / "ours.pt")["cfg"]["task"]
-    assert (task["source_lang"], task["target_lang"]) == ("src", "tgt")

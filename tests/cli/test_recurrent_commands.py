@@ -65,15 +65,6 @@ def test_attention_shows_the_one_there_is(bundles, capsys, tmp_path):
     assert "--kind encoder: this model has none; it has cross" in capsys.readouterr().err
 
 
-def test_attention_statistics_of_the_one_there_is(bundles, capsys, tmp_path):
-    corpus = tmp_path / "corpus.en"
-    corpus.write_text("".join(f"{line}\n" for line in SENTENCES), encoding="utf-8")
-    picture = tmp_path / "statistics.png"
-    arguments = ["--corpus", str(corpus), str(corpus), "--output", str(picture)]
-    assert main(["attention", "--model", str(bundles[ARCHS[1]]), *arguments]) == 0
-    assert "cross" in capsys.readouterr().out and picture.stat().st_size
-
-
 def test_no_pictures_of_a_model_without_attention(bundles, capsys):
     assert main(["attention", "--model", str(bundles[ARCHS[0]]), "--source", "A cat."]) == 1
     error = capsys.readouterr().err

@@ -185,7 +185,7 @@ def test_a_changed_file_is_read_or_refused(world, tmp_path, name, file, inside):
         check()
 
     watch: Watch
-    done = Fork(work).wait(300)
+    done = Fork(work).wait(300 + 3 * EXAMPLES)
     assert done.returncode == 0, done.stderr[-3000:]
 
 

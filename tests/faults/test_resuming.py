@@ -267,10 +267,3 @@ def test_a_validation_sentence_longer_than_a_batch_is_named(start, tmp_path):
     assert run.wait() == 1
     line = run.output().splitlines()[-1]
     assert "should not exceed max_tokens=8: raise --max-tokens (in validation" in line
-
-
-def test_faults_at_random_moments(monkeypatch, capsys):
-    from tests.faults import drive
-
-    monkeypatch.setattr("sys.argv", ["drive.py", "--points", "4", "--seed", "2"])
-    assert drive.main() == 0, capsys.readouterr().out

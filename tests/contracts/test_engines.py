@@ -1,0 +1,71 @@
+"""Every engine of `vaswani translate` gives what ours gives, line for line."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from toy_bundle import SENTENCES, write_toy_bundle
+
+from tests.support.commands import Ended, vaswani
+
+ENGINES = {"own": None, "ctranslate2": "ctranslate2", "onnx": "onnxruntime"}
+LINES = [*SENTENCES, "", " \t ", "a bird", " ".join(SENTENCES), "NUL \x00 @@ &amp; </s> \u2028"]
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def engine(request, tmp_path_factory) -> dict[str, Path]:
+    """The bundle, and what `vaswani export` makes of it."""
+    name, package = request.param, ENGINES[request.param]
+    if package and find_spec(package) is None:
+        pytest.skip(f"NOT CHECKED: no {package} here")
+    folder = tmp_path_factory.mktemp(name)
+    bundle = exported = write_toy_bundle(folder)
+    if package:
+        exported = folder / "exported"
+        done = vaswani("export", "--to", name, "--model", bundle, "--output", exported)
+        assert done.code == 0, done.err
+    return {"own": bundle, "this": exported}
+
+
+def translate(model: Path, *flags: object, lines: list[str] = LINES) -> Ended:
+    text = "".join(f"{line}\n" for line in lines).encode()
+    return vaswani("translate", "--cpu", "--model", model, "--long", "split", *flags, stdin=text)
+
+
+@pytest.mark.parametrize("flags", [("--beam", 1), ("--beam", 1, "--buffer", 2), ("--threads", 2)])
+def test_lines_are_those_of_our_engine(engine, flags):
+    """A line for a line, also for empty ones and for a text longer than the model takes."""
+    flags = flags if "--beam" in flags else (*flags, "--beam", 1)
+    ours, theirs = translate(engine["own"], *flags), translate(engine["this"], *flags)
+    assert (theirs.code, theirs.err) == (0, "")
+    assert theirs.out.count("\n") == len(LINES) and theirs.out == ours.out
+    assert len(set(theirs.out.split("\n"))) > 5, "all alike: no test"
+    assert theirs.out.split("\n")[len(SENTENCES)] == ""
+
+
+def test_the_n_best_with_their_scores(engine):
+    flags = ("--beam", 3, "--nbest", 2, "--format", "json")
+    both = [translate(engine[which], *flags, lines=LINES[:5]) for which in ("own", "this")]
+    found = [[json.loads(line) for line in done.out.splitlines()] for done in both]
+    for ours, theirs in zip(*found, strict=True):
+        scores = [hypothesis["score"] for hypothesis in theirs["hypotheses"]]
+        assert len(scores) == 2 and scores == sorted(scores, reverse=True)
+        best = ours["hypotheses"][0], theirs["hypotheses"][0]
+        # The programs stop a beam at different times: a better one may be found by either.
+        if best[0]["tokens"] == best[1]["tokens"]:
+            assert best[0]["score"] == pytest.approx(best[1]["score"], abs=1e-3)
+            assert best[0]["positional_scores"] == pytest.approx(
+                best[1]["positional_scores"], abs=1e-3
+            )
+    best = [[entry["hypotheses"][0]["text"] for entry in entries] for entries in found]
+    assert sum(a == b for a, b in zip(*best, strict=True)) >= len(found[0]) - 1
+
+
+def test_a_line_that_is_too_long_is_refused_by_all(engine):
+    long = " ".join(SENTENCES)
+    done = vaswani(
+        *("translate", "--cpu", "--model", engine["this"], "--one-sentence-a-line"),
+        stdin=f"a bird\n{long}\n".encode(),
+    )
+    assert done.out.count("\n") == 1 and "standard input:2: a sentence of" in done.error
