@@ -7,6 +7,7 @@ python steps.py flags BUNDLE                        fairseq-train's flags for a 
 
 import hashlib
 import json
+import math
 import re
 import signal
 import sys
@@ -56,8 +57,8 @@ def progress() -> None:
         bar.set_postfix_str(text, refresh=False)
         bar.update(done - bar.n)
         if first is None:
-            minutes = (total - done) / max(float(record["ups"]), 1e-9) / 60
-            print(f"at most {minutes:,.0f} min for {total:,} updates", file=sys.stderr)
+            minutes = math.ceil((total - done) / max(float(record["ups"]), 1e-9) / 60)
+            print(f"at most {minutes:,} min for {total:,} updates", file=sys.stderr)
             first, shown = done, now
         elif hidden and now - shown > 60:
             shown = now
