@@ -97,6 +97,7 @@ def test_random_trees_are_read_as_nltk_reads_them():
     [
         ("(S (NN a))\n(S (NP (NN b))\n(S (NN c))\n", 2, "closing bracket is missing .line 3."),
         ("( (S (NN a)) )\n( (S (NN b))\n( (S (NN c)) )\n", 2, "no label .line 3."),
+        ("(\n(S (NN a))\n", 1, "closing bracket is missing .line 2."),
         ("(S (NN a)))\n", 1, "stands outside"),
         ("(S (NN a))\n)\n", 2, "stands outside"),
         ("(S (NP) (NN a))\n", 1, "holds nothing"),
