@@ -1,12 +1,10 @@
 """binarize.py: the files are those of fairseq-preprocess; mistakes leave no folder."""
 
 import random
-import struct
 import sys
 from pathlib import Path
 
 import binarize as script
-import numpy as np
 import pytest
 
 from tests.support.scripts import assert_one_line_error, run_script
@@ -30,15 +28,6 @@ def text(tmp_path) -> Path:
         for language, lines in zip(("en", "de"), sides, strict=True):
             (folder / f"{split}.{language}").write_text("".join(f"{x}\n" for x in lines))
     return folder
-
-
-def binarize(text: Path, *flags: object):
-    """Runs the script on the three splits."""
-    splits = [part for split in SENTENCES for part in (f"--{split}", text / split)]
-    output = text.parent / "data bin"
-    return run_script(
-        "data-prep/binarize.py", "--pair", "en-de", *splits, "--output", output, *flags
-    )
 
 
 @pytest.fixture(scope="module")
@@ -138,12 +127,9 @@ def test_files_are_those_of_fairseq(strange, ours, tmp_path, monkeypatch, theirs
         ({}, "--source-rows 9 --target-rows 9 --dictionary x", "--dictionary: leave out"),
         ({}, "--source-rows 9 --target-rows 4", "--target-rows 4: must be at least 5"),
         ({}, "--dictionary x --threshold 2", "--dictionary: leave out --threshold"),
-        ({"dict": b"a 1\nb\n"}, "--dictionary dict", "dict:2: must be a symbol, a space and a"),
         ({"dict": b"a 1\na 2\n"}, "--dictionary dict", "dict:2: 'a' is in the dictionary already"),
-        ({"dict": b""}, "--dictionary dict", "dict: the file is empty"),
         ({"valid.de": None}, "", "--valid: valid.de does not exist"),
         ({"test.en": b"a\nb\n"}, "", "test.en and test.de differ in length"),
-        ({"train.en": b"a\n\xff\nc\n"}, "", "train.en:2: invalid UTF-8"),
         ({"valid.en": b"", "valid.de": b""}, "", "both files are empty"),
         ({"train.en": b""}, "--pair en", "--pair en: two different languages"),
         ({"out/model.pt": b"", "out/dict.en.txt": b""}, "", "--output out: it holds model.pt"),
@@ -159,25 +145,6 @@ def test_mistakes_write_nothing(text, files, flags, part):
     flags = ["--pair", "en-de", *splits, "--output", "out", *flags.split()]
     assert_one_line_error(run_script("data-prep/binarize.py", *flags, cwd=text), part)
     assert sorted(text.rglob("*")) == before
-
-
-def test_a_second_run_replaces_the_first(text):
-    for _ in range(2):
-        assert binarize(text, "--workers", 1).returncode == 0
-        (stale := text.parent / "data bin" / "stale").write_text("")
-    assert binarize(text, "--workers", 1).returncode == 0 and not stale.exists()
-
-
-def test_the_index_is_that_of_the_formats_description(tmp_path):
-    lines = [" ".join("a" * (i * 7 % 5)) for i in range(10)]
-    (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines))
-    assert binary.binarize(str(tmp_path / "text"), tmp_path / "out", ["a"], 1) == 10
-    sizes = [i * 7 % 5 + 1 for i in range(10)]
-    expected = b"MMIDIDX\0\0" + struct.pack("<QBQ", 1, 8, 10) + struct.pack("<10i", *sizes)
-    expected += struct.pack("<10q", *(2 * sum(sizes[:i]) for i in range(10)))
-    assert (tmp_path / "out.idx").read_bytes() == expected
-    tokens = np.fromfile(tmp_path / "out.bin", dtype="<u2")
-    assert tokens.tolist() == [token for size in sizes for token in [4] * (size - 1) + [2]]
 
 
 def test_sizes_are_read_back_or_the_index_is_refused(tmp_path):

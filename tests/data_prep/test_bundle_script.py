@@ -159,18 +159,6 @@ def test_the_outline_of_fairseqs_own_model(stock_checkpoint):
     }
 
 
-def test_the_outline_of_a_models_configuration(tmp_path):
-    model = {"_name": "vaswani_tiny", "d_model": 128, "d_k": None}
-    weights = {"encoder.embedding.weight": torch.zeros(5, 2)}
-    for cfg, expected in [
-        ({"model": {**model, "strange": torch.zeros(1)}}, model),
-        ({"model": [1]}, {}),
-        (None, {}),
-    ]:
-        torch.save({"model": weights, "cfg": cfg}, tmp_path / "m.pt")
-        assert checkpoint_outline.read_outline(tmp_path / "m.pt").model == expected
-
-
 class _Evil:
     def __reduce__(self):
         return os.mkdir, ("evil was here",)

@@ -87,15 +87,6 @@ def test_words_are_binarized_as_by_fairseq_preprocess(text, run):
     assert "valid: 2 lines, 9 units, 2 unknown\n" in output
 
 
-def test_the_bundle_is_not_the_output(text, run):
-    run(text, "--coding", "words")
-    (text / "bin" / "model.pt").write_bytes(b"weights")
-    before = {path.name: path.read_bytes() for path in (text / "bin").iterdir()}
-    with pytest.raises(UserError, match=f"--output {text}/bin: it holds model.pt"):
-        run(text, "--coding", "words")
-    assert {path.name: path.read_bytes() for path in (text / "bin").iterdir()} == before
-
-
 @pytest.mark.parametrize("coding", ["bpe", "characters"])
 def test_text_comes_back_from_the_binary_files(text, run, coding):
     merges = ("--operations", 20) if coding == "bpe" else ()
@@ -160,11 +151,3 @@ def test_flags_that_do_not_fit(text, run, flags, part):
     with pytest.raises(UserError, match=part):
         run(text, *flags)
     assert not (text / "bin").exists()
-
-
-def test_articles_and_summaries_must_correspond(summaries, run):
-    with open(summaries / "test.summary", "a") as stream:
-        stream.write("one too many\n")
-    flags = ("--summaries", "--article-tokens", 4, "--summary-tokens", 2)
-    with pytest.raises(UserError, match="differ in length"):
-        run(summaries, "--coding", "words", *flags)

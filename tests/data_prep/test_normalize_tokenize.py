@@ -31,17 +31,6 @@ def test_rules(language, flags, raw, expected):
     assert process(raw + "\n", "--language", language, *flags) == expected + "\n"
 
 
-def test_every_line_gives_one_line():
-    lines = [f"Line {i}, it's\u2028 {'x' * (i % 7)}\u0085!" for i in range(50)]
-    lines[10] = ""
-    text = process("".join(f"{line}\n" for line in lines), "--language", "en")
-    result = text.removesuffix("\n").split("\n")
-    assert len(result) == len(lines) and result[10] == ""
-    expected = [f"Line {i} , it &apos;s" for i in range(50) if i != 10]
-    for line, start in zip(filter(None, result), expected, strict=True):
-        assert line.startswith(start)
-
-
 @pytest.mark.parametrize(
     ("language", "raw"),
     [

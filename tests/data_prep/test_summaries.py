@@ -5,7 +5,6 @@ import json
 import pytest
 
 from tests.support.scripts import assert_one_line_error, run_script
-from tests.support.toy_text import toy_lines
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.summaries import (
     Example,
@@ -85,21 +84,6 @@ def test_what_is_written_is_read(tmp_path):
     with pytest.raises(UserError, match="no example with an article and a summary"):
         write_examples(iter(examples[1:3]), str(tmp_path / "empty"))
     assert not list(tmp_path.glob("*empty*"))
-
-
-def test_the_toy_articles(tmp_path):
-    sentences = []
-    for split in ("train", "valid", "test"):
-        path = tmp_path / f"{split}.jsonl"
-        path.write_text("".join(f"{x}\n" for x in toy_lines(f"summaries/{split}.jsonl")), "utf-8")
-        for example in read_scitldr(str(path)):
-            assert 2 <= len(example.article) <= 4
-            assert len(example.references) == (1 if split == "train" else 2)
-            assert [s for s in example.article if s.startswith("Above all: ")] == [
-                f"Above all: {example.references[0]}"
-            ]
-            sentences += [s.removeprefix("Above all: ") for s in example.article]
-    assert len(set(sentences)) == len(sentences) > 1000
 
 
 def test_the_script(tmp_path):

@@ -9,7 +9,6 @@ import torch
 from language_models import (
     make_language_model,
     make_lstm_model,
-    make_one_layer_model,
     random_texts,
     text_model,
 )
@@ -177,15 +176,6 @@ def test_texts_are_cut_where_the_positions_end(model, dictionary, fast):
         assert completion.tokens == greedy_by_hand(model, dictionary, prompt, most, None)[0]
 
 
-def test_the_one_layer_model_completes(task, dictionary, prompts):
-    model = make_one_layer_model(task)
-    found = complete(model, dictionary, prompts, GREEDY, 8, dictionary.eos())
-    for prompt, (completion,) in zip(prompts, found, strict=True):
-        tokens, log_p, _ = greedy_by_hand(model, dictionary, prompt, 8, dictionary.eos())
-        assert completion.tokens == tokens
-        assert completion.log_probabilities == pytest.approx(log_p, **CLOSE)
-
-
 @pytest.mark.parametrize("beam", [1, 3])
 def test_the_lstm_completes_from_its_states_as_by_reading_again(task, dictionary, prompts, beam):
     """Prompts of several lengths; hypotheses that change places, and texts that leave."""
@@ -240,31 +230,6 @@ def test_samples_come_as_often_as_their_probability(model, dictionary, flags, te
     assert (probability > 0).sum() > 2
 
 
-def test_a_seed_gives_the_same_samples(model, dictionary, prompts):
-    options = SearchOptions(beam=2, min_len=0, sampling=True)
-
-    def sample(seed):
-        torch.manual_seed(seed)
-        found = complete(model, dictionary, prompts, options, 10, dictionary.eos())
-        return [[c.tokens for c in completions] for completions in found]
-
-    assert sample(1) == sample(1) != sample(2)
-
-
-def test_the_watcher_sees_every_token_as_it_comes(eager, dictionary):
-    seen = []
-    (((completion),),) = complete(
-        eager,
-        dictionary,
-        [[7, 9, 12]],
-        GREEDY,
-        10,
-        None,
-        watch=lambda tokens: seen.append(tokens[0, 0].tolist()),
-    )
-    assert seen == [completion.tokens[:length] for length in range(11)]
-
-
 def test_packed_weights_follow_the_model(task, dictionary):
     """Between two calls a training may change the weights."""
     ours = make_language_model(task)
@@ -275,7 +240,3 @@ def test_packed_weights_follow_the_model(task, dictionary):
     after = complete(model, dictionary, [[7]], GREEDY, 5, None)
     assert after[0][0].tokens == greedy_by_hand(ours, dictionary, [7], 5, None)[0]
     assert after != before
-
-
-def test_no_prompt_no_completion(model, dictionary):
-    assert complete(model, dictionary, [], GREEDY, 5, None) == []

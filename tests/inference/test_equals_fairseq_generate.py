@@ -5,7 +5,6 @@ Two hypotheses whose scores differ by less than float32's noise are a tie, and a
 
 import math
 import random
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -61,27 +60,10 @@ def test_in_any_batch_size(translator, lines, expected, batch_tokens):
     )
 
 
-def test_one_by_one(translator, lines, expected):
-    found = [translator.translate(line, one_sentence=True, beam=4) for line in lines[:40]]
-    require_equal(found, expected[:40])
-
-
 def test_in_any_order_and_as_a_stream(translator, lines, expected):
     order = random.Random(3).sample(range(SENTENCES), SENTENCES)
     stream = translator.stream((lines[n] for n in order), one_sentence=True, beam=4, buffer=37)
     require_equal(list(stream), [expected[n] for n in order])
-
-
-def test_from_eight_threads_at_once(translator, lines, expected):
-    def work(number):
-        own = random.Random(number).sample(range(SENTENCES), 30)
-        some, tokens = [lines[n] for n in own], 100 * number
-        found = translator.translate(some, one_sentence=True, beam=4, batch_tokens=tokens)
-        return found, [expected[n] for n in own]
-
-    with ThreadPoolExecutor(8) as pool:
-        for found, wanted in pool.map(work, range(1, 9)):
-            require_equal(found, wanted)
 
 
 def test_all_of_the_n_best(trained, translator, lines):

@@ -140,17 +140,6 @@ def test_the_perplexity_of_a_line_is_that_of_its_score(model):
         assert found.bits_per_byte == pytest.approx(bits / (len(line.encode()) + 1), rel=1e-5)
 
 
-def test_windows_of_a_text(model):
-    lines = [*toy.make_lines(20, 6), "zzz"]
-    whole = model.perplexity(lines)
-    assert whole == model.perplexity("".join(f"{line}\n" for line in lines))
-    assert whole.tokens == sum(len(line.split()) + 1 for line in lines) and whole.unknown == 1
-    assert whole.counts.lines == 21
-    with_context = model.perplexity(lines, tokens_per_sample=20, context_window=12, batch_tokens=1)
-    assert with_context.tokens == whole.tokens
-    assert with_context.log_probability != pytest.approx(whole.log_probability, rel=1e-6)
-
-
 def test_eight_threads_at_once(model):
     """Scores, beams and samples, each by its own seed."""
     prompts = [" ".join(toy.WORDS[n : n + n % 4]) for n in range(12)]
@@ -230,15 +219,6 @@ def test_a_text_is_written_while_it_grows(ours):
     assert found == ours.complete("ba be", max_new_tokens=8, stop="never")
     with pytest.raises(UserError, match="--beam 1"):
         ours.write("ba", parts.append, beam=2)
-
-
-def test_warnings_of_a_prompt(ours):
-    found = ours.complete(["ba zzz", " ".join(toy.WORDS)], max_new_tokens=9)
-    assert found[0].warnings == (
-        "prompt 1: the model knows 1 of 2 tokens not and reads <unk>: zzz",
-    )
-    assert len(found[1].warnings) == 1 and "the last 22 are read" in found[1].warnings[0]
-    assert list(found[1].prompt_tokens) == toy.WORDS[-22:]
 
 
 def test_progress_is_shown_where_it_is_asked_for(ours, capsys):

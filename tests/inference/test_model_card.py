@@ -158,17 +158,6 @@ def test_a_card_that_was_edited_stays(work):
     assert path.read_bytes() == b"\xffmine"
 
 
-@pytest.mark.parametrize(
-    "content", ["[]", "{", '{"data": [1]}', '{"bleu": 3}', '{"parameters": "x"}', '{"versions": 1}']
-)
-def test_a_broken_result_is_one_line(work, content):
-    (work / "result.json").write_text(content, encoding="utf-8")
-    with pytest.raises(ValueError) as caught:
-        write_card(work / "model", work / "result.json")
-    assert str(work / "result.json") in str(caught.value) and "\n" not in str(caught.value)
-    assert not (work / "model" / CARD).exists()
-
-
 def test_the_command_completes_a_bundle(work, capsys):
     model = work / "model"
     for name in (SAFETENSORS, CONFIG):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from toy_bundle import POSITIONS, load_by_fairseq, write_checkpoint, write_toy_bundle
+from toy_bundle import POSITIONS, load_by_fairseq, write_toy_bundle
 
 from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
 from vaswani_plugin.inference.bundle import Bundle, ForeignModel
@@ -117,18 +117,6 @@ def test_shared_matrices_stay_one_and_model_pt_goes_first(tmp_path):
     model = Bundle.load(path).load_transformer().model
     assert model.encoder.embedding.weight is model.decoder.embedding.weight
     assert model.decoder.projection.weight is model.decoder.embedding.weight
-
-
-def test_an_ensemble(folder, tmp_path):
-    shutil.copytree(folder, tmp_path / "other")
-    write_checkpoint(folder, tmp_path / "other" / MODEL, seed=2)
-    paths = folder, tmp_path / "other"
-    loaded = [Bundle.load(path).load_transformer() for path in paths]
-    theirs = [load_by_fairseq(path) for path in paths]
-    expected = search_of_fairseqs([model for model, _ in theirs], theirs[0][1].target_dictionary)
-    require_same(search([one.model for one in loaded], loaded[0].target), expected)
-    alone = search([loaded[0].model], loaded[0].target)
-    assert not torch.equal(alone[0][0]["score"], expected[0][0]["score"])
 
 
 def test_older_checkpoints_and_other_ways_of_decoding(changed, folder):

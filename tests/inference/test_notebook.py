@@ -9,7 +9,6 @@ from vaswani_plugin.figures.attention_page import Explorer, page
 from vaswani_plugin.inference.attention import Attention, HeadWeights
 from vaswani_plugin.inference.parsing import Parse, ParsedSentence
 from vaswani_plugin.inference.results import Hypothesis, Translation
-from vaswani_plugin.inference.texts import one_or_many
 
 HOSTILE = '<script>alert("1")</script> & \u0e01'
 
@@ -69,13 +68,3 @@ def test_a_tree_is_nested_tables():
     shown = html.fromstring(sentence._repr_html_())
     assert tree_of(shown.find("tr/td")) == Tree.fromstring(line)
     assert ParsedSentence((), ())._repr_html_() is None
-
-
-def test_a_bar_only_where_it_is_asked_for(capsys):
-    def stream(texts, buffer=1):
-        return iter([text.upper() for text in texts])
-
-    assert one_or_many(["a", "b"], stream, "lines", False) == ["A", "B"]
-    assert capsys.readouterr().err == ""
-    assert one_or_many(["a", "b"], stream, "lines", True) == ["A", "B"]
-    assert "2/2" in capsys.readouterr().err

@@ -127,8 +127,3 @@ def test_a_bad_folder_is_named(folders, tmp_path, name, change, message):
     with pytest.raises(ValueError, match=message) as caught:
         Translator.from_pretrained(folder).translate("a")
     assert "\n" not in str(caught.value)
-
-
-def test_a_bundle_of_another_engine_is_named(folders):
-    with pytest.raises(ValueError, match="holds no ONNX model: make one of a bundle"):
-        Translator.from_pretrained(folders[0], engine="onnxruntime")

@@ -54,21 +54,6 @@ def test_an_unknown_name_is_refused_with_those_there_are():
     refused("sampling: no option of that name", KINDS[2:], sampling=True)
 
 
-def test_a_completion_leaves_a_position_for_its_prompt():
-    assert CompletionOptions().for_positions(64).limit == 32
-    assert CompletionOptions().for_positions(5000).limit == 100
-    assert CompletionOptions(max_new_tokens=63).for_positions(64).limit == 63
-    for given, part in (
-        (
-            {"max_new_tokens": 64},
-            "--max-new-tokens 64: the model has 64 positions; give at most 63",
-        ),
-        ({"min_new_tokens": 9, "max_new_tokens": 8}, "--min-new-tokens 9 exceeds"),
-    ):
-        with pytest.raises(UserError, match=part):
-            CompletionOptions(**given).for_positions(64)
-
-
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

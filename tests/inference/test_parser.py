@@ -117,24 +117,6 @@ def test_types_by_their_names(folder):
             Parser.from_pretrained(folder, dtype=wrong)
 
 
-def test_what_does_not_fit(parser):
-    with pytest.raises(UserError, match="a beam of 3 finds no more than 3"):
-        parser.parse("a", nbest=4)
-    long = " ".join(["Xq"] * 150)
-    assert parser.count_tokens(long) > parser.longest_source == 149
-    stream = parser.stream([SENTENCES[0], long, SENTENCES[1]])
-    assert next(stream).words == tuple(SENTENCES[0].split())
-    with pytest.raises(UserError, match="line 2: the line has .* units, the model takes 149"):
-        next(stream)
-
-
-def test_progress_is_shown_where_it_is_asked_for(parser, capsys):
-    parser.parse(["doctor"])
-    assert capsys.readouterr() == ("", "")
-    parser.parse(["doctor"], progress=True)
-    assert "1/1" in capsys.readouterr().err
-
-
 def test_a_recurrent_parser_is_refused(tmp_path):
     arch = ("--arch", "vaswani_attention_lstm", "--d-model", "16", "--layers", "1")
     flags = ("--task", "vaswani_parsing", *arch, "--share-embeddings", "none")

@@ -62,18 +62,6 @@ def test_each_sentence_is_translated_by_itself(translator):
     assert one.tokens != whole.tokens
 
 
-def test_reading_decoding_and_joining_are_what_translating_does(translator):
-    texts = [" ".join(SHORT), "---", SENTENCES[3]]
-    options = {"nbest": 2, "align": True, "long": "split"}
-    read = [translator.read(text, **options) for text in texts]
-    found = translator.decode([p for source in read for p in source.pieces], **options)
-    start, joined = 0, []
-    for source in read:
-        joined.append(translator.join(source, found[start : start + len(source.pieces)], 2))
-        start += len(source.pieces)
-    assert joined == translator.translate(texts, **options)
-
-
 def test_pieces_are_no_longer_than_the_training_sentences(tmp_path, folder):
     settings = json.loads((folder / "preprocessing.json").read_text())
     for name in folder.iterdir():

@@ -8,7 +8,7 @@ import toy_language_model as toy
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.language_model import LanguageModel
-from vaswani_plugin.inference.summarization import Summarizer, SummaryOptions
+from vaswani_plugin.inference.summarization import Summarizer
 from vaswani_plugin.text.settings import TextSettings
 
 ARTICLES = [" ".join(toy.WORDS[n : n + 1 + n % 14]) for n in range(16)] + ["", "  "]
@@ -52,8 +52,3 @@ def test_it_neither_completes_nor_scores(summarizer):
             ask("ba")
     with pytest.raises(UserError, match="--max-length 19: beside 12 units"):
         summarizer.summarize("ba", max_length=19)
-
-
-def test_the_search_ends_as_soon_as_the_best_is_certain():
-    """Only the best summary is shown; to make sure of the others takes half as many steps more."""
-    assert SummaryOptions(beam=4).search_options().nbest == 1

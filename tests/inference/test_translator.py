@@ -12,12 +12,9 @@ from vaswani_plugin import Translator
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.results import EMPTY
 from vaswani_plugin.inference.texts import TextTooLong
-from vaswani_plugin.search.options import SearchOptions
 
 LONGEST = POSITIONS - 1  # the end of sentence takes one
 TEXTS = [*SENTENCES, "", "a bird", " \t", "The cat!", "Small clouds; the sea."]
-
-WORDS = sorted({word for sentence in SENTENCES for word in sentence.split()} - {"&"})
 
 
 @pytest.fixture(scope="module")
@@ -122,20 +119,6 @@ def test_a_line_break_counts_as_a_space(translator):
     assert one.source == "the cat\nand the bird"
 
 
-def test_texts_that_are_too_long(translator):
-    long = " ".join(SENTENCES)
-    with pytest.raises(TextTooLong, match=rf"text 2 has \d+ subwords, the model takes {LONGEST}"):
-        translator.translate(["a bird", long], one_sentence=True)
-    truncated = translator.translate(long, long="truncate", one_sentence=True)
-    tokens = translator.pipeline.encode(long).split()
-    assert truncated.source_tokens == tuple(tokens)
-    start = translator.engine.decode([tokens[:LONGEST]], SearchOptions(beam=2))[0][0]
-    assert truncated.tokens == start.tokens
-    split = translator.translate(long, long="split", one_sentence=True)
-    assert len(split.token_scores) - len(split.tokens) > 2  # an end a piece
-    assert split.tokens[: len(start.tokens)] != split.tokens
-
-
 def test_a_stream_gives_what_it_has_before_it_fails(translator):
     def lines():  # read no further than is asked for
         yield from ("a bird", "the cat", "the sea")
@@ -165,18 +148,6 @@ def test_a_prefix_begins_the_translation(translator):
     plain = translator.translate("the cat")
     assert each[0].tokens[0] == "the" and each[1].tokens == plain.tokens
     assert each[2].tokens[:2] == tuple(translator.pipeline.encode("the old").split()[:2])
-
-
-def test_least_length_and_no_repeated_words(translator):
-    short = min(translator.translate(WORDS, beam=1), key=lambda t: len(t.tokens))
-    least = len(short.tokens) + 2
-    assert least < LONGEST, "every translation is cut off: no test"
-    longer = translator.translate(short.source, beam=1, min_length=least)
-    assert len(longer.tokens) >= least
-    single = translator.translate(SENTENCES, long="truncate", no_repeat_ngram=1)
-    assert all(len(set(t.tokens)) == len(t.tokens) for t in single)
-    free = translator.translate(SENTENCES, long="truncate")
-    assert any(len(set(t.tokens)) < len(t.tokens) for t in free)
 
 
 def test_samples_repeat_with_a_seed(translator):

@@ -15,7 +15,6 @@ import torch
 from fairseq.sequence_scorer import SequenceScorer
 from search_setup import make_sample
 from toy_bundle import POSITIONS, SENTENCES, load_by_fairseq, write_toy_bundle
-from without_fairseq import run_without_fairseq
 
 from tests.conftest import REPO
 from vaswani_plugin import Translator
@@ -29,7 +28,15 @@ PAIRS = [
 ]
 OURS = ("serving", "figures", "export", "fairseq_plugin", "modules.recurrent", "search.text_models")
 OURS += ("search.well_formed", "inference.forced", "inference.completion", "text.trees")
-UNUSED = {"ctranslate2", "onnxruntime", "starlette", "matplotlib", "jinja2", "safetensors"}
+UNUSED = {
+    "fairseq",
+    "ctranslate2",
+    "onnxruntime",
+    "starlette",
+    "matplotlib",
+    "jinja2",
+    "safetensors",
+}
 UNUSED |= {f"vaswani_plugin.{name}" for name in OURS}
 """What a translation does not import."""
 LSTM = ("--arch", "vaswani_attention_lstm_tiny", "--d-model", "16", "--share-embeddings", "none")
@@ -122,13 +129,6 @@ def test_attention_is_that_of_a_full_pass(translator):
     assert attention.target == "the tired farmer"
 
 
-def test_attention_of_the_models_own_translation(translator):
-    found = translator.translate("the cat and a bird")
-    attention = translator.attention("the cat and a bird")
-    assert attention.target == found.text
-    assert attention.kinds["cross"].queries == [*found.tokens, "</s>"]
-
-
 def test_attention_counts_unknown_tokens(translator):
     assert translator.attention("a bird", "a pear").unknown == (0, 0)
     assert translator.attention("\u0e01 bird", "\u0e01 pear \u0e02").unknown == (1, 2)
@@ -148,23 +148,6 @@ def test_a_recurrent_ancestor_translates_as_its_fairseq_model_does(lstm):
             words = task.target_dictionary.string(theirs["tokens"]).split()
             assert (list(mine.tokens), mine.score) == (words, pytest.approx(float(theirs["score"])))
             assert [list(pair) for pair in mine.alignment] == [list(p) for p in theirs["alignment"]]
-
-
-def test_everything_works_without_fairseq(folder):
-    program = f"""
-from vaswani_plugin import Translator
-translator = Translator.from_pretrained({str(folder)!r}, threads=1)
-print(repr(translator.translate("the cat", align=True)))
-print(translator.score([("the cat", "a bird")]))
-print(translator.attention("the cat").kinds["cross"].weights.shape[:2])
-assert "fairseq" not in sys.modules
-"""
-    done = run_without_fairseq(program=program)
-    assert done.returncode == 0, done.stderr.decode()
-    translator = Translator.from_pretrained(folder, threads=1)
-    expected = translator.translate("the cat", align=True), translator.score([PAIRS[1]])
-    assert done.stdout.decode().split("\n")[0] == repr(expected[0])
-    assert done.stdout.decode().split("\n")[2] == "(2, 4)"
 
 
 def test_a_translation_imports_what_it_needs(folder):
@@ -211,11 +194,3 @@ def test_a_checkpoint_finds_its_languages_as_fairseq_train_did(folder, tmp_path)
     (tmp_path / "valid.de-en.en.idx").touch()
     with pytest.raises(UserError, match="one pair of languages"):
         Translator.from_checkpoint(*paths)
-
-
-def test_another_dictionary_of_the_same_size_is_refused(folder, tmp_path):
-    for name in ("dict.en.txt", "dict.de.txt"):
-        rows = (folder / name).read_text(encoding="utf-8").splitlines()
-        (tmp_path / name).write_text("\n".join(reversed(rows)) + "\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="source dictionary .* is not the one that"):
-        Translator.from_checkpoint(folder / "model.pt", tmp_path)

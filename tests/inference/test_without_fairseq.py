@@ -42,22 +42,6 @@ def run(program: str, *arguments: object, stdin: str = "") -> subprocess.Complet
     )
 
 
-def test_the_objects_of_python(folders):
-    program = f"""{BLOCK}
-from vaswani_plugin import LanguageModel, Parser, Summarizer
-lm, summaries, parser = sys.argv[1:]
-model = LanguageModel.from_pretrained(lm)
-print(len(model.complete("ba be", max_new_tokens=3, stop="never").best.tokens))
-print(model.perplexity("ba be").tokens, len(model.score(["ba", "be bi"])))
-print(len(Summarizer.from_pretrained(summaries).summarize(["ba be", ""])))
-print(Parser.from_pretrained(parser).parse("the dog barks").bracketing.count("("))
-"""
-    done = run(program, *(folders[name] for name in ("lm", "summaries", "parser")))
-    assert done.returncode == 0, done.stderr
-    completion, scores, summaries, brackets = done.stdout.splitlines()
-    assert (completion, scores, summaries) == ("3", "3 2", "2") and int(brackets) > 3
-
-
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [

@@ -21,7 +21,6 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.cleaning import (
     WordRules,
     clean,
-    held_out_size,
     sentence_key,
 )
 from vaswani_plugin.text.lines import read_pairs
@@ -316,8 +315,3 @@ def test_pairs_that_share_sentences_are_not_held_out(tmp_path):
     pairs = [(f"Question {n % 20}?", f"Ответ {n}.") for n in range(100)]
     done = own_text(tmp_path, "--train", *write(tmp_path, pairs), "--test-size", 5)
     assert_one_line_error(done, "of 100 pairs, 0 share no sentence with another", "ask for fewer")
-
-
-@pytest.mark.parametrize(("pairs", "size"), [(20, 2), (600, 50), (10**4, 500), (10**7, 2000)])
-def test_the_size_of_a_held_out_set(pairs, size):
-    assert held_out_size(pairs) == size

@@ -67,12 +67,6 @@ def test_rows_that_fill_up_a_dictionary_are_read(path, factor):
     assert len(made) % factor == 0
 
 
-def test_dictionaries_are_equal_by_their_numbers():
-    assert Dictionary(["a", "b"]) == Dictionary(["a", "b"])
-    assert Dictionary(["a", "b"]) != Dictionary(["b", "a"])
-    assert Dictionary(["a"]) != ["a"]
-
-
 @pytest.mark.parametrize(
     ("content", "part"),
     [
@@ -89,8 +83,3 @@ def test_what_is_wrong_is_named(path, content, part):
     with pytest.raises(UserError) as caught:
         Dictionary.load(path)
     assert str(caught.value).startswith(f"{path}:{part}")
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="dict.xx.txt"):
-        Dictionary.load(tmp_path / "dict.xx.txt")

@@ -3,7 +3,6 @@
 import codecs
 import gzip
 import io
-import os
 
 import pytest
 from hypothesis import example, given
@@ -77,14 +76,6 @@ def test_every_reader_gives_the_same_lines_or_the_same_error(tmp_path_factory, c
             assert found == expected or not found
 
 
-def test_lines_before_a_bad_one_are_given_first(tmp_path):
-    (tmp_path / "a").write_bytes(b"one\ntwo\r\n\xff\n")
-    lines = read_lines(tmp_path / "a")
-    assert [next(lines), next(lines)] == ["one", "two"]
-    with pytest.raises(UserError, match=r"a:3: invalid UTF-8 \(byte 0xff at offset 0 "):
-        next(lines)
-
-
 def test_a_log_may_hold_carriage_returns(tmp_path):
     (tmp_path / "log").write_bytes(b"10%\r20%\rdone\n")
     assert list(read_lines(tmp_path / "log", returns_inside=True)) == ["10%\r20%\rdone"]
@@ -103,19 +94,6 @@ def test_damaged_gz_is_named(tmp_path, place):
     (tmp_path / "a.gz").write_bytes(content)
     with pytest.raises(UserError, match=r"a\.gz"):
         list(read_lines(tmp_path / "a.gz"))
-
-
-def test_a_line_is_given_as_soon_as_it_has_come():
-    """A reader of a pipe must not wait for what comes after."""
-    read, write = os.pipe()
-    with open(read, "rb") as stream:
-        lines = decode_lines(stream, "pipe")
-        os.write(write, b"first\nsec")
-        assert next(lines) == "first"
-        os.write(write, b"ond\n")
-        assert next(lines) == "second"
-        os.close(write)
-        assert list(lines) == []
 
 
 def test_lines_have_the_place_of_their_file(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.scripts import assert_one_line_error, run_script
+from tests.support.scripts import run_script
 from vaswani_plugin import errors as messages
 
 
@@ -29,8 +29,3 @@ def test_help_works_from_anywhere(tmp_path, script):
     done = run_script(f"data-prep/{script}", "--help", cwd=tmp_path)
     assert done.returncode == 0
     assert done.stdout.startswith("usage: ")
-
-
-def test_a_missing_file_is_one_line(tmp_path):
-    done = run_script("data-prep/sentences.py", tmp_path / "none.en")
-    assert_one_line_error(done, "sentences.py: error:", "none.en", "No such file")

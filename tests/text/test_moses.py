@@ -1,9 +1,6 @@
 """vaswani_plugin.text.moses against sacremoses itself, on arbitrary and on nasty text."""
 
 import functools
-import gzip
-import os
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -12,7 +9,6 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 from vaswani_plugin.text import moses
 
-DATA = Path(os.environ.get("VASWANI_DATA", "unset-VASWANI_DATA"))
 LANGUAGES = ("en", "de", "fr")
 
 # What some rule of Moses asks for, and what its port uses for signs of its own.
@@ -94,25 +90,3 @@ def test_every_rule_of_normalization_is_reached(language):
         needed = moses._needed_text(pattern)
         assert needed, pattern
         assert needed in matching.get(pattern, pattern), pattern
-
-
-FILES = [
-    *("newstest/en-de/train.en", "newstest/en-de/train.de", "newstest/en-fr/train.fr"),
-    *("tatoeba-en-de/valid.de", "tatoeba-en-fr/valid.fr", "tatoeba-en-fr/valid.en"),
-    *("multi30k/val.en", "multi30k/val.de", "multi30k/val.fr"),
-]
-
-
-@pytest.mark.shared_data
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("normalize", [True, False])
-def test_real_text(name, normalize):
-    path = DATA / f"{name}.gz"
-    if not path.is_file():
-        pytest.skip(f"NOT TESTED: no {path} (set VASWANI_DATA to the folder of corpora)")
-    lines = gzip.decompress(path.read_bytes()).decode("utf-8").removesuffix("\n").split("\n")
-    language = name.rpartition(".")[2]
-    aggressive = normalize
-    process = ours(language, normalize, True, aggressive, True)
-    for line in lines[:4000]:
-        assert process(line) == expected(line, language, normalize, aggressive, True)

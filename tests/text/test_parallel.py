@@ -38,16 +38,6 @@ def test_blocks_hold_the_lines_of_the_file(tmp_path_factory, name, size, text):
     assert count_lines(str(path)) == len(lines)
 
 
-def test_errors_name_file_and_line(tmp_path):
-    path = tmp_path / "bad"
-    path.write_bytes(b"good\n" * 3 + "\u00e9\n".encode() + b"b\xffad\n")
-    with pytest.raises(UserError, match=r"bad:5: invalid UTF-8 \(byte 0xff at offset 1 "):
-        [block.lines() for block in read_blocks(str(path), 6)]
-    (tmp_path / "a.gz").write_bytes(gzip.compress(os.urandom(5000))[:-2000])
-    with pytest.raises(UserError, match=r"a\.gz: broken \.gz file"):
-        list(read_blocks(str(tmp_path / "a.gz")))
-
-
 def reverse():
     """A line function's factory."""
     return lambda line: line[::-1]

@@ -22,7 +22,6 @@ from vaswani_plugin.text.settings import (
     read_settings,
     read_settings_file,
     settings_from,
-    weights_path,
 )
 
 REQUIRED = {
@@ -145,12 +144,6 @@ def test_what_is_written_is_read(tmp_path):
     settings = settings_from(REQUIRED | {"beam": 5})
     write_settings(tmp_path, json.loads(settings.to_json()))
     assert read_settings(tmp_path) == settings
-    # Later work and other programs read these names.
-    assert list(json.loads(settings.to_json())) == [
-        "version", "source_language", "target_language", "lowercase", "normalize_punctuation",
-        "tokenizer", "subwords", "aggressive_dash_splits", "escape", "codes", "vocabulary",
-        "vocabulary_threshold", "beam", "longest_trained",
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -196,11 +189,6 @@ def test_no_settings_at_all(tmp_path, content, part):
         read_settings(tmp_path)
 
 
-def test_files_of_a_bundle():
-    settings = Settings(**REQUIRED | {"subwords": "subword-nmt", "codes": "codes"})
-    assert settings.files() == ["model.pt", "dict.en.txt", "dict.de.txt", "codes"]
-
-
 @pytest.mark.parametrize("key", ["codes", "vocabulary", "source_language"])
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b", "..", "", "a\0b"])
 def test_a_bundle_names_no_file_but_its_own(tmp_path, key, name):
@@ -225,19 +213,6 @@ def test_a_bundle_names_no_file_but_its_own(tmp_path, key, name):
 def test_the_targets_rules_are_those_of_its_language(tmp_path, changes, line, expected):
     own = Pipeline(Settings(**REQUIRED | changes), tmp_path)
     assert own.of_target().encode(line) == expected != own.encode(line)
-
-
-def test_without_rules_the_targets_pipeline_is_the_sources(tmp_path):
-    own = Pipeline(Settings(**REQUIRED | {"tokenizer": "none"}), tmp_path)
-    assert own.of_target() is own
-
-
-def test_weights_are_those_of_the_checkpoint_else_of_safetensors(tmp_path):
-    assert weights_path(tmp_path) == tmp_path / "model.pt"
-    (tmp_path / "model.safetensors").touch()
-    assert weights_path(tmp_path) == tmp_path / "model.safetensors"
-    (tmp_path / "model.pt").touch()
-    assert weights_path(tmp_path) == tmp_path / "model.pt"
 
 
 @given(st.lists(st.sampled_from(["a", "b@@", ".", "c"]), max_size=60), st.integers(1, 9))

@@ -82,14 +82,6 @@ def test_a_folder_without_settings(parts, run):
     assert "give --pair, or a folder of code_text.py" in run()
 
 
-def test_another_dictionary_is_refused(parts, run):
-    rows = (parts / "dict.txt").read_text("utf-8").split("\n")[:-1]
-    write_lines(parts / "dict.txt", [rows[1], rows[0], *rows[2:]])
-    assert "another target dictionary" in run()
-    write_lines(parts / "dict.txt", rows[1:])
-    assert f"has {len(rows) + 4} rows of target embeddings" in run(model="stock.pt")
-
-
 def test_translation_and_language_models_are_told_apart(parts, run, tmp_path):
     write_translation_data(tmp_path)
     write_translation_checkpoint(tmp_path, parts / "translation.pt")
