@@ -14,6 +14,7 @@ import pytest
 
 from tests.contracts.conftest import COMMANDS
 from tests.support.commands import Ended, Fork, vaswani
+from tests.support.without_fairseq import run_without_fairseq
 from vaswani_plugin.cli.__main__ import main
 
 TEXTS = [(name, text) for name, command in COMMANDS.items() for text in command.texts]
@@ -70,6 +71,14 @@ def test_it_writes_its_files_and_nothing_else(undisturbed, name):
     done, files = undisturbed(name)
     assert done.code == 0, done.err
     assert files.keys() == set(COMMANDS[name].outputs) and all(files.values())
+
+
+@pytest.mark.parametrize("name", ["complete", "lm", "parse", "summarize"])
+def test_models_of_ours_need_no_fairseq(undisturbed, world, tmp_path, name):
+    (tmp_path / "new").mkdir()
+    done = run_without_fairseq(*arguments(name, world, tmp_path))
+    assert (done.returncode, done.stderr.decode()) == (0, undisturbed(name)[0].err)
+    assert written(tmp_path).keys() == set(COMMANDS[name].outputs)
 
 
 @pytest.mark.parametrize(("name", "file"), INPUTS)

@@ -195,41 +195,6 @@ def test_the_lstm_completes_from_its_states_as_by_reading_again(task, dictionary
     assert len({len(completions[0].tokens) for completions in found}) > 1
 
 
-@pytest.mark.parametrize(
-    ("flags", "temperature"),
-    [({}, 1.0), ({}, 0.5), ({"sampling_topk": 5}, 1.0), ({"sampling_topp": 0.6}, 2.0)],
-    ids=str,
-)
-def test_samples_come_as_often_as_their_probability(model, dictionary, flags, temperature):
-    """4,000 draws of one token: each frequency within 5 standard deviations."""
-    draws, prompt = 4000, [7, 9]
-    options = SearchOptions(
-        beam=20, lenpen=0.0, min_len=0, sampling=True, temperature=temperature, **flags
-    )
-    torch.manual_seed(2)
-    counts = torch.zeros(len(dictionary))
-    prompts = [prompt] * (draws // 20)
-    scores = next_log_p(model, [dictionary.eos(), *prompt]) / temperature
-    scores = scores.log_softmax(dim=-1)
-    expected = scores.clone()
-    for completions in complete(model, dictionary, prompts, options, 1, None):
-        for completion in completions:
-            (token,) = completion.tokens
-            counts[token] += 1
-            assert completion.log_probabilities == pytest.approx([scores[token].item()], abs=1e-9)
-    expected[dictionary.pad()] = -math.inf
-    order = expected.argsort(descending=True)
-    if "sampling_topk" in flags:
-        expected[order[5:]] = -math.inf
-    if "sampling_topp" in flags:
-        reached = expected.exp()[order].cumsum(0)
-        expected[order[int((reached < 0.6).sum()) + 1 :]] = -math.inf
-    probability = expected.softmax(dim=-1)
-    deviation = (probability * (1 - probability) * draws).sqrt()
-    assert ((counts - draws * probability).abs() <= 5 * deviation + 1e-9).all()
-    assert (probability > 0).sum() > 2
-
-
 def test_packed_weights_follow_the_model(task, dictionary):
     """Between two calls a training may change the weights."""
     ours = make_language_model(task)

@@ -67,27 +67,22 @@ def sections(card: str) -> dict[str, str]:
 def test_every_section_has_its_facts(work):
     card = card_of(work)
     assert card.startswith("---\nlanguage:\n- en\n- de\n")
-    assert "license" not in card.split("---")[1]
-    assert "translates from `en` to `de`" in card and "recipe `toy`" in card
     found = sections(card)
-    assert list(found) == [
-        *("Model", "Text", "Data", "Training", "Scores", "Use", "Limits", "Versions", "Licence"),
-    ]
-    assert "`vaswani_tiny` (ours, after Wu et al. 2021)" in found["Model"]
-    assert "| parameters | 1,234,567 |" in found["Model"]
-    assert "| d_model | 32 |" in found["Model"] and "| heads | 4 |" in found["Model"]
     symbols = len((work / "model" / "dict.en.txt").read_text().split("\n")) - 1 + 4
-    assert f"| symbols of `dict.en.txt` | {symbols} |" in found["Model"]
-    assert "| tokenizer | moses |" in found["Text"] and "| lowercase | True |" in found["Text"]
-    assert "| raw/train.en | 29,000 |" in found["Data"] and "raw/a\\|b" in found["Data"]
-    assert found["Training"].startswith("\n4,321 updates")
-    assert "- 31.26 tokenized BLEU\n- 30.50 sacreBLEU\n" in found["Scores"]
-    assert "`nrefs:1|case:mixed`" in found["Scores"]
-    assert "vaswani translate --model MODEL < input.en > output.de" in found["Use"]
-    assert 'Translator.from_pretrained("MODEL").translate("...")' in found["Use"]
-    assert "at most 23 subwords" in found["Limits"]
-    assert "| torch | 2.13.0+cpu |" in found["Versions"]
-    assert "owner" in found["Licence"]
+    for section, facts in {
+        "Model": (
+            *("`vaswani_tiny`", "| parameters | 1,234,567 |", "| d_model | 32 |", "| heads | 4 |"),
+            f"| symbols of `dict.en.txt` | {symbols} |",
+        ),
+        "Text": ("| tokenizer | moses |", "| lowercase | True |"),
+        "Data": ("| raw/train.en | 29,000 |", "raw/a\\|b"),
+        "Training": ("4,321 updates",),
+        "Scores": ("31.26 tokenized BLEU", "30.50 sacreBLEU", "`nrefs:1|case:mixed`"),
+        "Use": ("vaswani translate --model MODEL < input.en > output.de",),
+        "Limits": ("at most 23 subwords",),
+        "Versions": ("| torch | 2.13.0+cpu |",),
+    }.items():
+        assert all(fact in found[section] for fact in facts), found[section]
     without_times = card.replace(",", "")
     assert "77777" not in without_times and "88888" not in without_times
 
@@ -113,36 +108,24 @@ def test_without_a_result_it_says_so(work):
     assert "`vaswani_debug`" in found["Model"] and found["Training"].startswith("\n1 updates")
 
 
+PPL = {"results": [{"name": "model", "perplexity_per_word": 61.24, "bits_per_character": 1.5}]}
+F1 = {"all": {"bracketing_fmeasure": 80.0}, "malformed_percent": 1.25}
+
+
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "result", "words"),
     [
-        (TextSettings("words"), ("continues text", "vaswani complete", "LanguageModel")),
-        (
-            TextSettings("words", article_tokens=90, summary_tokens=30),
-            ("summarizes articles", "vaswani summarize", "LanguageModel"),
-        ),
-        (TreeSettings("words", True, False), ("constituency trees", "vaswani parse", "Parser")),
+        (TextSettings("words"), {"ppl": PPL}, ("vaswani complete", "61.24 a word")),
+        (TextSettings("words", article_tokens=9, summary_tokens=3), None, ("vaswani summarize",)),
+        (TreeSettings("words", True, False), {"f1": F1}, ("vaswani parse", "Parser", "80.00 F1")),
     ],
 )
-def test_other_kinds_of_models(settings, words):
-    card = model_card(settings, CONFIGURATION, {"dict.txt": 100}, None)
-    assert all(word in card for word in words)
-    assert "language:" not in card
-    assert "| d_model | 128 |" in card and "next_word" not in card
+def test_other_kinds_of_models(settings, result, words):
+    card = model_card(settings, CONFIGURATION, {"dict.txt": 100}, result)
+    assert all(word in card for word in (*words, "| d_model | 128 |"))
+    assert "language:" not in card and "next_word" not in card
     expected = "7 updates, batches of at most 2,048 tokens, padding included, of 8 batches together"
     assert f"{expected}, of 2 workers together, seed 3." in card
-    alone = {"max_tokens": 2048, "update_freq": [1], "workers": 1, "seed": None}
-    card = model_card(settings, CONFIGURATION | {"training": alone}, {"dict.txt": 100}, None)
-    assert "7 updates, batches of at most 2,048 tokens, padding included.\n" in card
-
-
-def test_scores_of_the_other_kinds():
-    ppl = {"results": [{"name": "model", "perplexity_per_word": 61.24, "bits_per_character": 1.5}]}
-    card = model_card(TextSettings("words"), CONFIGURATION, {}, {"ppl": ppl})
-    assert "- perplexity 61.24 a word\n- 1.500 bits a character" in card
-    f1 = {"all": {"bracketing_fmeasure": 80.0}, "malformed_percent": 1.25}
-    card = model_card(TreeSettings("words", True, False), CONFIGURATION, {}, {"f1": f1})
-    assert "- 80.00 F1" in card
 
 
 def test_a_card_that_was_edited_stays(work):
