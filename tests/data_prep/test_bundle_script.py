@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 import torch
 from toy_bundle import SETTINGS, write_checkpoint, write_data
+from toy_language_model import OURS, STOCK, build, write_lines
 
 from tests.support.scripts import assert_one_line_error, run_script
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text import checkpoint_outline
-from vaswani_plugin.text.settings import read_settings
+from vaswani_plugin.text import bpe, checkpoint_outline
+from vaswani_plugin.text.coding import bpe_units, to_letters
+from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.settings import TextSettings, read_settings
 
 NAMES = {"model.pt", "dict.en.txt", "dict.de.txt", "codes", "preprocessing.json"}
 
@@ -213,3 +216,54 @@ def test_an_odd_line_does_not_say_how_long_sentences_are():
     """`sizes` count the end of sentence."""
     assert bundle.usual_length(np.array([10] * 300 + [1000])) == 9
     assert bundle.usual_length(np.array([10] * 300 + [20] * 30)) == 19
+
+
+@pytest.fixture
+def text_parts(tmp_path) -> Path:
+    """A data folder as code_text.py makes it, and language models of random weights."""
+    folder = tmp_path / "text parts"
+    folder.mkdir()
+    lines = [to_letters(line) for line in ["the old bird sat in the garden", "the garden"] * 3]
+    bpe.learn([str(write_lines(folder / "text", lines))], 20, 2, str(folder / "codes"))
+    write_lines(folder / "dict.txt", [f"{unit} 1" for unit in bpe_units(str(folder / "codes"))])
+    (folder / "preprocessing.json").write_text(TextSettings("bpe", "codes").to_json())
+    for name, flags in (("ours", OURS), ("stock", STOCK)):
+        state, model = build(folder, *flags)
+        torch.save({**state, "model": model.state_dict()}, folder / f"{name}.pt")
+    return folder
+
+
+def test_the_settings_of_a_language_models_data_go_with_it(text_parts, run, tmp_path):
+    output = tmp_path / "model"
+    for model in ("ours.pt", "stock.pt"):
+        where = ["--data-bin", str(text_parts), "--output", str(output)]
+        assert run(["--model", str(text_parts / model), *where, "beam=3"]) is None
+        sources = {"model.pt": model, "dict.txt": "dict.txt", "codes": "codes"}
+        assert content(output).keys() == {*sources, "preprocessing.json"}
+        for name, source in sources.items():
+            assert (output / name).read_bytes() == (text_parts / source).read_bytes()
+    assert read_settings(output) == TextSettings("bpe", "codes", beam=3)
+    shutil.rmtree(text_parts)
+    pipeline = Pipeline.load(output)
+    assert pipeline.decode(pipeline.encode(" na\u00efve  <sep>")) == " na\u00efve  <sep>"
+
+
+def test_what_does_not_fit_a_language_model(text_parts, parts, run, tmp_path):
+    def message(*settings: str, model: Path = text_parts / "ours.pt") -> str | None:
+        where = ["--data-bin", str(text_parts), "--output", str(tmp_path / "model")]
+        return run(["--model", str(model), *where, *settings])
+
+    assert "unknown key tokenizer" in message("tokenizer=moses")
+    assert "coding is words, codes " in message("coding=words")
+    assert "averaged.pt is a translation model" in message(model=parts / "averaged.pt")
+    rows = (text_parts / "dict.txt").read_text("utf-8").split("\n")[:-1]
+    write_lines(text_parts / "dict.txt", rows[::-1])
+    assert "another target dictionary" in message()
+    settings = text_parts / "preprocessing.json"
+    plain = {"source_language": "en", "target_language": "de", "subwords": "none"}
+    texts = {"lowercase": False, "normalize_punctuation": False, "tokenizer": "none"}
+    settings.write_text(bundle.settings_from(plain | texts).to_json())
+    assert "these are the settings of a translation" in message()
+    settings.unlink()
+    assert "give --pair, or a folder of code_text.py" in message()
+    assert not (tmp_path / "model").exists()
