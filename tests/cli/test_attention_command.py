@@ -5,40 +5,20 @@ Axes: N layers, H heads, T queries, S keys.
 
 import json
 import re
-from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from toy_bundle import load_by_fairseq, write_toy_bundle
-from without_fairseq import run_without_fairseq
+from toy_bundle import write_toy_bundle
 
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.figures import attention_report as figures
 from vaswani_plugin.inference.attention import HeadWeights
-from vaswani_plugin.inference.bundle import Bundle
+from vaswani_plugin.inference.translator import Translator
 
 PNG = b"\x89PNG\r\n\x1a\n"
 SOURCE, TARGET = "The tired farmer slept.", "The cat & a bird!"
 KINDS = ["encoder", "decoder", "cross"]
-
-
-@pytest.fixture(scope="module")
-def trained(toy_data_bin, run_fairseq, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("attention")
-    run = run_fairseq(
-        "train",
-        *(toy_data_bin, "--arch", "vaswani_debug", "--max-tokens", 200, "--max-update", 3),
-        *("--save-dir", folder, "--no-progress-bar", "--cpu", "--no-epoch-checkpoints"),
-    )
-    assert run.returncode == 0, run.stderr
-    return folder / "checkpoint_last.pt"
-
-
-@pytest.fixture(scope="module")
-def words(toy_data_bin):
-    return [line.split()[0] for line in (toy_data_bin / "dict.src.txt").open(encoding="utf-8")][:4]
 
 
 @pytest.fixture(scope="module")
@@ -57,16 +37,6 @@ def attend(folder, capsys):
     return run
 
 
-@pytest.fixture
-def attend_checkpoint(trained, toy_data_bin, tmp_path, capsys):
-    def run(*args, output="heads.png"):
-        where = ["--path", str(trained), "--data", str(toy_data_bin)]
-        code = main(["attention", *where, "--output", str(tmp_path / output), *args])
-        return code, capsys.readouterr(), tmp_path / output
-
-    return run
-
-
 def as_attention(found: dict) -> HeadWeights:
     return HeadWeights(found["queries"], found["keys"], np.array(found["weights"]))
 
@@ -79,33 +49,18 @@ def unmerged(attend):
     return {kind: as_attention(found) for kind, found in json.loads(out)["attention"].items()}
 
 
-def test_a_bundles_weights_are_the_models(unmerged, folder):
-    model, task = load_by_fairseq(folder)
-    dictionary = task.source_dictionary
-    source, read = unmerged["encoder"].keys, unmerged["decoder"].keys
-    assert source[-1] == "</s>" and read[0] == "</s>"
-    assert "".join(source[:-1]).replace("@@", "") == "thetiredfarmerslept."
-    assert "".join(read[1:]).replace("@@", "") == "thecat&amp;abird!"
-    ids = [torch.tensor([[dictionary.index(t) for t in tokens]]) for tokens in (source, read)]
-    expected = model.attention_weights(*ids)
-    for kind in KINDS:
-        found = unmerged[kind]
-        assert found.keys == (read if kind == "decoder" else source)
-        queries = {"encoder": source, "decoder": read, "cross": [*read[1:], "</s>"]}
-        assert found.queries == queries[kind]
-        whole = torch.cat(expected[kind]).numpy()
-        assert found.weights.shape == whole.shape == (2, 4, len(found.queries), len(found.keys))
-        np.testing.assert_allclose(found.weights, whole, atol=1e-6, rtol=0)
-
-
-def test_no_fairseq_is_needed_for_our_transformer(folder, attend):
-    flags = ["--source", SOURCE, "--target", TARGET, "--format", "json"]
-    done = run_without_fairseq("attention", "--model", folder, *flags)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.decode() == attend(*flags)[1]
-    data = folder.parent
-    flags += ["--path", data / "averaged.pt", "--data", data, "--bpe-codes", data / "codes"]
-    assert run_without_fairseq("attention", *flags).returncode == 0
+def test_it_prints_what_python_gives(attend, unmerged, folder):
+    """With a target and without one, where the model translates."""
+    translator = Translator.from_pretrained(folder)
+    own = json.loads(attend("--source", SOURCE, "--format", "json")[1])
+    assert own["target"] == translator.translate(SOURCE).text
+    printed = {kind: as_attention(found) for kind, found in own["attention"].items()}
+    for found, target in ((unmerged, TARGET), (printed, None)):
+        expected = translator.attention(SOURCE, target).kinds
+        assert list(found) == list(expected) == KINDS
+        for kind, attention in expected.items():
+            assert (found[kind].queries, found[kind].keys) == (attention.queries, attention.keys)
+            np.testing.assert_allclose(found[kind].weights, attention.weights, atol=1e-6)
 
 
 def groups_of(tokens: list[str]) -> list[list[int]]:
@@ -150,20 +105,6 @@ def test_merged_weights_are_summed_over_keys_and_averaged_over_queries(attend, u
 def test_words_of_each_kind_of_subwords(subwords, tokens, words):
     even = np.full((1, 1, len(tokens), len(tokens)), 1 / len(tokens))
     assert HeadWeights(tokens, tokens, even).merged(subwords).queries == words
-
-
-def test_without_a_target_the_model_translates(attend, folder):
-    code, out, err = attend("--source", SOURCE, "--format", "json")
-    assert code == 0, err
-    found = json.loads(out)
-    bundle = Bundle.load(folder)
-    model, task = load_by_fairseq(folder)
-    generator = task.build_generator([model], Namespace(beam=2))
-    ids = task.source_dictionary.encode_line(bundle.pipeline.encode(SOURCE)).long()
-    sample = {"net_input": {"src_tokens": ids[None], "src_lengths": torch.tensor([len(ids)])}}
-    translated = task.target_dictionary.string(generator.generate([model], sample)[0][0]["tokens"])
-    assert found["target"] == bundle.pipeline.decode(translated)
-    assert found["attention"]["cross"]["queries"] == [*translated.split(), "</s>"]
 
 
 def test_a_checkpoint_with_codes_splits_words(folder, unmerged, tmp_path, capsys):
@@ -229,23 +170,15 @@ def test_pictures_are_written_by_suffix(attend, tmp_path):
     ("args", "part"),
     [
         (["--source", " "], "the source is an empty sentence"),
-        (["--source", "x", "--target", ""], "the target is an empty sentence"),
-        (["--source", "the cat", "--layer", "3"], "--layer 3 is not in 1 ... 2"),
         (["--source", "the cat", "--heads", "1", "5"], "--heads 5 is not in 1 ... 4"),
         (
             ["--source", "a", "--target", "the cat", "--word", "dog"],
             "--word dog is not in the sent",
         ),
         (["--source", "x " * 24], "the source has 24 subwords, the model takes 23"),
-        (
-            ["--source", "x", "--target", "y " * 24],
-            "the target has 24 subwords, the model takes 23",
-        ),
-        (["--source", "x", "--output", "no/such.html"], "no: No such folder"),
         (["--source", "x", "--output", "picture.doc"], "a plot ends in .png"),
         (["--source", "x", "--data", "bin"], "--data and --bpe-codes go with --path"),
         (["--corpus", "a", "b", "c"], "--corpus takes one file or two, not 3"),
-        (["--corpus", "a", "--layer", "0"], "--layer goes with --source, not with --corpus"),
         (["--corpus", "a", "--output", "a.html"], "a page shows a sentence"),
     ],
 )
@@ -257,12 +190,6 @@ def test_bad_input_is_one_line(attend, tmp_path, monkeypatch, args, part):
     assert part in err.splitlines()[-1]
     assert err.splitlines()[-1].startswith("vaswani attention: error: ")
     assert not list(tmp_path.iterdir())
-
-
-def test_a_stock_model_is_refused(attend_checkpoint, stock_checkpoint):
-    code, printed, _ = attend_checkpoint("--source", "x", "--path", str(stock_checkpoint))
-    assert code == 1
-    assert "only fairseq builds: fairseq-interactive translates with it" in printed.err
 
 
 def brute_force(attentions: list[HeadWeights], layer: int, head: int) -> dict[str, float]:

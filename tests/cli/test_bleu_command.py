@@ -1,4 +1,4 @@
-"""`vaswani bleu`: what it prints, its frozen flags and JSON keys, and each error in one line."""
+"""`vaswani bleu`: which scores it prints of which files, what it warns of, and its errors."""
 
 import gzip
 import json
@@ -27,8 +27,6 @@ SOURCES = [
     "She buys a red car.",
     "We are going" + " or then" * 5,
 ]
-KEYS = ["tokenized", "compound_split", "sacrebleu", "signature", "reading"]
-KEYS += ["chrf", "chrf_signature"]
 
 
 def text(lines: list[str]) -> str:
@@ -60,28 +58,6 @@ def as_json(files: dict, capsys: pytest.CaptureFixture, *more: str) -> dict:
 
 def sacrebleu(lowercase: bool = False) -> float:
     return corpus_score(sacrebleu_metric(lowercase), HYPOTHESES, [REFERENCES]).score
-
-
-@pytest.mark.parametrize("tokenizer", ["zh", "char"])
-def test_text_without_blanks_between_words(
-    files: dict, tmp_path: Path, capsys: pytest.CaptureFixture, tokenizer: str
-) -> None:
-    """A Chinese character is a word of its own; the reference is sacreBLEU on these words."""
-    lines, golds = (
-        ["房子在山上，离海不远。", "他和你在家。"],
-        ["房子在高山上，离海不远。", "他和你在家。"],
-    )
-    write(files["hypothesis"], lines)
-    write(files["reference"], golds)
-    flags = ("--sacrebleu-tokenizer", tokenizer)
-    result = as_json(files, capsys, *flags)
-    words = [[" ".join(line) for line in side] for side in (lines, golds)]
-    assert result["sacrebleu"] == pytest.approx(tokenized_score(words[0], [words[1]]))
-    assert f"tok:{tokenizer}" in result["signature"]
-    assert as_json(files, capsys)["sacrebleu"] < result["sacrebleu"]
-    source = write(tmp_path / "source", ["a b c", "d e f"])
-    rows = as_json(files, capsys, *flags, "--source", source)["by_length"]
-    assert rows[0]["sacrebleu"] == pytest.approx(result["sacrebleu"])
 
 
 def test_tokenized_and_lowercase(files: dict, capsys: pytest.CaptureFixture) -> None:
@@ -335,27 +311,16 @@ def error_of(arguments: list[str], capsys: pytest.CaptureFixture) -> str:
     return captured.err
 
 
-def test_blank_translations_score_nothing(files: dict, capsys: pytest.CaptureFixture) -> None:
-    """A model that was hardly trained may say nothing at all."""
-    write(files["hypothesis"], [""] * len(HYPOTHESES))
-    assert main(command(files)) == 0
-    assert "sacreBLEU       0.00" in capsys.readouterr().out
-
-
 def test_bad_input_is_one_line(files: dict, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     hypothesis = files["hypothesis"]
     write(hypothesis, HYPOTHESES[:2])
     error = error_of(command(files), capsys)
     assert f"{hypothesis} has 2 segments, {files['reference']} has 3" in error
-    hypothesis.write_bytes(b"ok\nb\xf6se\nok\n")
-    assert f"{hypothesis}:2: invalid UTF-8" in error_of(command(files), capsys)
     hypothesis.write_bytes(b"")
     assert f"{hypothesis}: the file is empty" in error_of(command(files), capsys)
     write(files["reference"], ["", " ", ""])
     write(hypothesis, HYPOTHESES)
     assert f"{files['reference']}: every line is blank" in error_of(command(files), capsys)
-    hypothesis.unlink()
-    assert f"{hypothesis}: No such file" in error_of(command(files), capsys)
     assert "needs --reference" in error_of(["bleu", "--hypothesis", "x"], capsys)
     assert "goes with --generate-output" in error_of(command(files, "--remove-bpe"), capsys)
     output = tmp_path / "gen"
@@ -369,7 +334,6 @@ def test_bad_input_is_one_line(files: dict, tmp_path: Path, capsys: pytest.Captu
 def test_flags_that_do_not_fit(files: dict, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     source = write(tmp_path / "source", SOURCES)
     short = write(tmp_path / "short", SOURCES[:1])
-    empty = write(tmp_path / "empty", [])
     wordless = write(tmp_path / "wordless", ["\u00a0"] * 3)
     for flags, message in (
         (["--source", wordless], "--source: no words in it"),
@@ -378,10 +342,6 @@ def test_flags_that_do_not_fit(files: dict, tmp_path: Path, capsys: pytest.Captu
         (["--language", "German"], "--language German: give a two-letter code"),
         (["--training-source", source], "--training-source needs --source FILE"),
         (["--plot", "x.png"], "--plot needs --source FILE"),
-        (["--source", source, "--plot", "x.docx"], "x.docx: a plot ends in .png or .svg"),
-        (["--source", source, "--plot", "nowhere/x.png"], "nowhere: No such folder"),
         (["--source", short], f"has 3 segments, {short} has 1"),
-        (["--source", source, "--training-source", empty], f"{empty}: the file is empty"),
-        (["--source", source, "--training-source", "absent"], "absent: No such file"),
     ):
         assert message in error_of(command(files, *flags), capsys), flags

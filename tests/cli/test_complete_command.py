@@ -168,34 +168,6 @@ def test_seeds_and_samples(words, completed):
     assert len(set(first[1].split("\n"))) == 7
 
 
-def test_unknown_is_never_written(words, completed):
-    """Of 300 draws among 34 tokens, all about as likely."""
-    flags = ("--sampling", "--temperature", "90", "--samples", "20", "--seed", "1")
-    flags += ("--max-new-tokens", "15", "--stop", "never", "--format", "json")
-    (found,) = as_objects(completed(words, *flags, "ba")[1])
-    tokens = [token for completion in found["completions"] for token in completion["tokens"]]
-    assert set(tokens) <= {*WORDS, "</s>", "<s>"} and len(tokens) == 300
-    assert len(set(tokens)) == 32
-
-
-def test_one_of_the_likeliest_is_greedy(words, completed):
-    flags = ("--max-new-tokens", "12", "ba be")
-    greedy = completed(words, *flags)
-    assert completed(words, "--sampling", "--top-k", "1", *flags) == greedy
-    assert completed(words, "--sampling", "--top-p", "0.0001", *flags) == greedy
-    assert completed(words, "--sampling", "--temperature", "0.001", *flags) == greedy
-    assert completed(words, "--sampling", "--temperature", "50", *flags) != greedy
-
-
-def test_a_beam_finds_at_least_what_greedy_finds(words, completed):
-    flags = ("--max-new-tokens", "6", "--format", "json", "ba be")
-    (greedy,) = as_objects(completed(words, *flags)[1])[0]["completions"]
-    beam = as_objects(completed(words, "--beam", "8", "--samples", "5", *flags)[1])[0]
-    scores = [completion["score"] for completion in beam["completions"]]
-    assert len(scores) == 5 and scores == sorted(scores, reverse=True)
-    assert scores[0] >= greedy["score"] - 1e-4
-
-
 def test_going_on_after_the_end_of_a_line(words, completed):
     flags = ("--sampling", "--temperature", "4", "--seed", "1", "--max-new-tokens", "30")
     for form in ("text", "json"):
@@ -263,25 +235,6 @@ def test_half_a_character_is_not_shown(subwords, monkeypatch):
     assert writes == [" ", "ж", "–", "ж"]
 
 
-def test_of_a_long_prompt_the_end_is_read(words, completed):
-    """32 positions: beside 10 new tokens and the end of sentence there are 21."""
-    prompt = " ".join(WORDS[n % 30] for n in range(40))
-    flags = ("--max-new-tokens", "10", "--format", "json")
-    code, output, errors = completed(words, *flags, prompt)
-    assert code == 0
-    assert errors == (
-        "vaswani complete: prompt 1 has 40 tokens; beside 10 new ones the model's 32 positions "
-        "leave 21: the last 21 are read\n"
-    )
-    (found,) = as_objects(output)
-    assert found["prompt_tokens"] == prompt.split()[-21:]
-    short = " ".join(prompt.split()[-21:])
-    (alone,) = as_objects(completed(words, *flags, short)[1])
-    assert alone["completions"] == found["completions"]
-    text = completed(words, "--max-new-tokens", "10", prompt)[1]
-    assert text.startswith(prompt + " ")
-
-
 @pytest.mark.parametrize(
     "flags",
     [OURS, ONE_LAYER, OUR_LSTM],
@@ -303,13 +256,8 @@ def test_a_checkpoint_with_its_data_folder(completed, tmp_path, flags):
     ("flags", "message"),
     [
         (("--top-k", "3"), "--top-k goes with --sampling"),
-        (("--top-p", "0.5"), "--top-p goes with --sampling"),
-        (("--temperature", "2"), "--temperature goes with --sampling"),
-        (("--seed", "2"), "--seed goes with --sampling"),
         (("--samples", "2"), "2 hypotheses: a beam of 1 finds no more than 1"),
-        (("--sampling", "--temperature", "0"), "--temperature is 0.0; it must be greater than 0"),
         (("--max-new-tokens", "32"), "the model has 32 positions; give at most 31"),
-        (("--max-new-tokens", "4", "--min-new-tokens", "5"), "exceeds --max-new-tokens 4"),
     ],
     ids=str,
 )
@@ -318,13 +266,3 @@ def test_flags_that_do_not_fit(words, completed, flags, message):
     assert (code, output) == (1, "")
     assert errors.startswith("vaswani complete: error: ") and message in errors
     assert errors.count("\n") == 1
-
-
-def test_a_summarizer_is_refused(completed, tmp_path):
-    settings = TextSettings(coding="words", article_tokens=5, summary_tokens=5)
-    folder = write_bundle(tmp_path / "model", settings, [*WORDS, "<sep>"])
-    state = torch.load(folder / "model.pt")
-    state["cfg"]["task"] |= {"loss_after": "<sep>", "sample_break_mode": "eos"}
-    torch.save(state, folder / "model.pt")
-    code, _, errors = completed(folder, "ba")
-    assert code == 1 and "learned only what follows <sep>" in errors

@@ -1,6 +1,5 @@
 """The CTranslate2 engine finds what fairseq's generator with the paper's score finds."""
 
-import json
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -204,35 +203,28 @@ def test_what_it_cannot_do_is_refused(tmp_path, trained, options):
         engine.engine.attention(["w1"], ["w1"])
 
 
-class TestBadFolders:
-    def load(self, folder: Path):
-        return CTranslate2Engine(folder, device="cpu", compute_type="default", threads=1)
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("config.json", None, "absent holds no CTranslate2 model: make one"),
+        ("config.json", b'{"bos_token": "<s>"}', "not written by `vaswani export"),
+        ("config.json", b"{", "config.json"),
+        ("model.bin", b"\6\0\0\0", "CTranslate2 can't load it"),
+    ],
+)
+def test_bad_folders_are_named(tmp_path, trained, name, content, message):
+    folder = tmp_path / ("m" if content else "absent")
+    if content:
+        make_engines(folder, trained)
+        (folder / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        CTranslate2Engine(folder, device="cpu", compute_type="default", threads=1)
 
-    def test_missing(self, tmp_path):
-        with pytest.raises(ValueError, match="absent holds no CTranslate2 model: make one"):
-            self.load(tmp_path / "absent")
 
-    def test_another_programs_model(self, tmp_path):
-        (tmp_path / "config.json").write_text(json.dumps({"bos_token": "<s>"}), encoding="utf-8")
-        with pytest.raises(ValueError, match="not written by `vaswani export"):
-            self.load(tmp_path)
-
-    def test_truncated(self, tmp_path, trained):
-        make_engines(tmp_path / "m", trained)
-        model = tmp_path / "m" / "model.bin"
-        model.write_bytes(model.read_bytes()[:2000])
-        with pytest.raises(ValueError, match="CTranslate2 can't load it"):
-            self.load(tmp_path / "m")
-
-    def test_config_that_is_no_json(self, tmp_path):
-        (tmp_path / "config.json").write_text("{", encoding="utf-8")
-        with pytest.raises(ValueError, match="config.json"):
-            self.load(tmp_path)
-
-    def test_beam_wider_than_the_vocabulary(self, tmp_path, trained):
-        _, engine = make_engines(tmp_path / "m", trained, beam=17)
-        with pytest.raises(ValueError, match="--beam 17.*16"):
-            engine.translate([["w1"]])
+def test_a_beam_wider_than_the_vocabulary(tmp_path, trained):
+    _, engine = make_engines(tmp_path / "m", trained, beam=17)
+    with pytest.raises(ValueError, match="--beam 17.*16"):
+        engine.translate([["w1"]])
 
 
 def test_translate_takes_an_exported_bundle_for_what_it_is(tmp_path):

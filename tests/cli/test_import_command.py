@@ -1,7 +1,6 @@
 """`vaswani import`: a checkpoint that fairseq-train wrote decodes alike as one of ours."""
 
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -76,11 +75,7 @@ def test_dictionaries_are_remembered(stock_checkpoint, toy_data_bin, tmp_path):
         )
 
 
-def test_missing_and_broken_files(refused, stock_checkpoint, toy_data_bin, tmp_path):
-    refused("absent.pt: No such file", checkpoint=tmp_path / "absent.pt")
-    half = tmp_path / "half.pt"
-    half.write_bytes(stock_checkpoint.read_bytes()[:20000])
-    refused(f"{half}: truncated", checkpoint=half)
+def test_folders_without_dictionaries(refused, tmp_path):
     refused("absent: no folder with dictionaries", data=tmp_path / "absent")
     broken = tmp_path / "broken"
     broken.mkdir()
@@ -90,46 +85,3 @@ def test_missing_and_broken_files(refused, stock_checkpoint, toy_data_bin, tmp_p
     for content in (b"no count\xff\n", b"word\n", b"word 1\nword 2\n"):
         (broken / "dict.src.txt").write_bytes(content)
         refused(f"{broken}/dict.src.txt:", "not a dictionary", data=broken)
-
-
-def changed(checkpoint: Path, output: Path, change) -> Path:
-    state = torch.load(checkpoint)
-    change(state)
-    torch.save(state, output)
-    return output
-
-
-def test_models_that_can_not_be_imported(refused, stock_checkpoint, tmp_path):
-    cases = {
-        "prenorm": (
-            lambda s: vars(s["cfg"]["model"]).update(encoder_normalize_before=True),
-            ["--encoder-normalize-before True"],
-        ),
-        "lm": (
-            lambda s: vars(s["cfg"]["model"]).update(_name="transformer_lm"),
-            ["it holds transformer_lm; import takes fairseq's own 'transformer'"],
-        ),
-        "nan": (
-            lambda s: s["model"]["encoder.layers.0.fc1.bias"].fill_(float("nan")),
-            ["encoder.layers.0.fc1.bias holds NaN"],
-        ),
-        "short": (
-            lambda s: s["model"].pop("decoder.layers.0.fc1.bias"),
-            ["decoder.layers.0.fc1.bias"],
-        ),
-    }
-    for name, (change, words) in cases.items():
-        path = changed(stock_checkpoint, tmp_path / f"{name}.pt", change)
-        refused(f"{path}: ", *words, checkpoint=path)
-
-
-def test_code_is_not_run(refused, stock_checkpoint, tmp_path):
-    class Runs:
-        def __reduce__(self):
-            return os.mkdir, (str(tmp_path / "marker"),)
-
-    evil = changed(
-        stock_checkpoint, tmp_path / "evil.pt", lambda s: s["extra_state"].update(x=Runs())
-    )
-    refused(f"{evil}: refused: it would call", checkpoint=evil)
-    assert not (tmp_path / "marker").exists()

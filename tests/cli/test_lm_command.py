@@ -24,16 +24,9 @@ from vaswani_plugin.inference.text_scores import StreamScorer, windows
 from vaswani_plugin.text.settings import TextSettings
 
 DATA = Path(os.environ.get("VASWANI_DATA", REPO.parent / "shared" / "data"))
-KINDS = {
-    **{"ours": toy.OURS, "one-layer": toy.ONE_LAYER, "our-lstm": toy.OUR_LSTM},
-}
+KINDS = {"ours": toy.OURS, "one-layer": toy.ONE_LAYER, "our-lstm": toy.OUR_LSTM}
 SIZES = [(32, 0), (16, 0), (20, 12), (20, 19)]
 ORDERS = ("uniform", "unigram", "trigram")
-ROW_KEYS = {
-    *("name", "coding", "tokens", "unknown", "bits", "cross_entropy_rate", "perplexity"),
-    *("bits_per_token", "bits_per_word", "bits_per_character", "bits_per_byte"),
-    *("perplexity_per_word", "without_line_ends"),
-}
 
 
 @pytest.fixture(scope="module")
@@ -136,33 +129,6 @@ def test_equals_forced_log_probabilities(kind, data, checkpoints, lm):
     assert row["without_line_ends"]["perplexity_per_word"] == pytest.approx(alone, rel=1e-5)
 
 
-def test_characters_convert_to_words(letters, tmp_path, lm):
-    """Scoring whole words, each with the blank or line end after it, equals converting."""
-    lines = toy.make_lines(12, seed=5)
-    text = toy.write_lines(tmp_path / "text", lines)
-    row = lm("--model", letters, "--text", text)["results"][0]
-    model, dictionary = model_of(letters / "model.pt", letters)
-    coded = [" ".join(line.replace(" ", "\u2581")) for line in lines]
-    stream = toy.stream_of(dictionary, coded)
-    scores = forced(model, stream, dictionary.eos(), toy.POSITIONS, 0)
-    by_word, word = [], 0.0
-    for token, score in zip(stream, scores, strict=True):
-        word += score
-        if dictionary[token] in ("\u2581", "</s>"):
-            by_word.append(word)
-            word = 0.0
-    assert len(by_word) == sum(len(line.split()) for line in lines)
-    # A line's last word carries the line's end, which the published convention counts as a word.
-    bits_per_word = -sum(by_word) / math.log(2) / len(by_word)
-    assert row["without_line_ends"]["bits_per_word"] == pytest.approx(bits_per_word, rel=1e-6)
-    direct = math.exp(-np.mean(by_word))
-    assert row["without_line_ends"]["perplexity_per_word"] == pytest.approx(direct, rel=1e-4)
-    size = len(text.read_bytes())
-    assert row["tokens"] == size and row["coding"] == "characters"
-    assert row["bits_per_character"] == pytest.approx(row["bits_per_token"])
-    assert row["bits_per_byte"] == pytest.approx(row["bits"] / size)
-
-
 @pytest.fixture
 def ours(checkpoints, data):
     """The Transformer that scores, in float64, and its dictionary."""
@@ -259,15 +225,6 @@ def test_a_rate_that_destroys_the_model(ours):
         assert torch.equal(weight, start)
 
 
-def test_windows_cover_the_stream_once():
-    for length in (1, 7, 30):
-        for size, context in ((1, 0), (5, 0), (5, 4), (40, 3)):
-            cut = windows(length, size, context)
-            assert [t for w in cut for t in range(w.first, w.stop)] == list(range(length))
-            assert all(w.stop - w.start <= size for w in cut)
-            assert all(w.first - w.start == min(context, w.first) for w in cut)
-
-
 def test_report_of_everything(data, checkpoints, lm):
     test, train = data.parent / "test", data.parent / "train"
     report = lm(
@@ -276,15 +233,11 @@ def test_report_of_everything(data, checkpoints, lm):
         *("--dynamic-rate", 0.2, "--dynamic-decay", 0.01, "--baselines", "--train-data", train),
         *("--figure", 7, "bits-per-word"),
     )
-    assert set(report) == {*("text", "windows", "dynamic", "dynamic_gain", "results", "warnings")}
     names = [(row["name"], row["coding"]) for row in report["results"]]
     assert names == [
         *((name, "words") for name in ORDERS),
         *(("model", "tokens"), ("model, dynamic", "tokens"), ("figure", "")),
     ]
-    of_baselines = {"training_perplexity", "validation_perplexity"}
-    assert all(set(row) == ROW_KEYS | of_baselines for row in report["results"][:3])
-    assert all(set(row) == ROW_KEYS for row in report["results"][3:])
     trigram = report["results"][2]
     assert trigram["training_perplexity"] < 0.8 * trigram["validation_perplexity"]
     assert trigram["validation_perplexity"] == pytest.approx(
@@ -316,8 +269,6 @@ def test_the_notes_example(lm):
         "--figure", row["perplexity_per_word"], "perplexity-per-word", "--counts", 74000, 390000
     )
     assert back["results"][0]["bits_per_character"] == pytest.approx(1.175)
-    certain = lm("--figure", 0, "bits-per-character", "--counts", 74000, 390000)["results"][0]
-    assert certain["perplexity_per_word"] == 1
 
 
 def test_unknown_tokens_are_said(letters, data, tmp_path, lm):
@@ -330,10 +281,7 @@ def test_unknown_tokens_are_said(letters, data, tmp_path, lm):
     assert any("1 of 6 tokens" in warning for warning in words["warnings"])
 
 
-SPECIAL = ["</s>", "<s>", "<pad>"]
-
-
-@pytest.mark.parametrize("symbol", SPECIAL)
+@pytest.mark.parametrize("symbol", ["</s>", "<s>", "<pad>"])
 def test_special_symbols_in_a_text_are_words(tmp_path, lm, symbol):
     """Of the baselines: as many types, and the same figures, as with any other word."""
     reports = []
@@ -412,15 +360,12 @@ BAD = {
     "--model OURS --data-bin SHUFFLED": "is not the one that the checkp",
     "--model STOCK --data-bin DATA": "fairseq-eval-lm scores by it",
     "--model PAIRS --data-bin DATA": "trained by --task vaswani_trans",
-    "--model TRANSLATES --text TEXT": "give the bundle of a language mod",
     "--tokens-per-sample 33 --model OURS --data-bin DATA": "32 posit",
-    "--context-window 32 --model OURS --data-bin DATA": "which includ",
     "--model OURS --data-bin DATA --text TWO": "they must be the same te",
     "--text TEXT --threads 2 --figure 7 bits-per-word": "--threads needs --model",
     "--model OURS --data-bin DATA --dynamic-rate 1": "need --dynamic",
     "--model OURS --data-bin DATA --dynamic --dynamic-decay 2": "all the way",
     "--figure 1 bits --counts 1 2": "the unit must be one of bits-per-word",
-    "--figure inf bits-per-word --counts 1 2": "are a number from 0 on",
 }
 
 
@@ -441,7 +386,6 @@ def places(data, checkpoints, letters, tmp_path_factory) -> dict[str, Path]:
         "EMPTY": folder / "empty",
         "SHUFFLED": folder / "shuffled",
         "PAIRS": folder / "pairs" / "averaged.pt",
-        "TRANSLATES": folder / "pairs" / "model",
         "DATA": data,
         "OURS": checkpoints["ours"],
         "STOCK": toy.write_checkpoint(data, folder / "stock.pt", *toy.STOCK, updates=1),
