@@ -55,14 +55,10 @@ def test_bad_input_is_one_line(capsys: pytest.CaptureFixture) -> None:
     for flags, message in (
         (["--hours", "1"], "--hours needs a rate: give --device or --teraflops"),
         (["--device", "P100"], "need --hours"),
-        (["--devices", "0"], "need --hours"),
         (["--updates", "5"], "--updates need --arch"),
         (["--vocab", "7", "--hours", "1", "--device", "P100"], "--vocab, --sentences, "),
-        (["--hours", "-1", "--teraflops", "1"], "time is -3600.0; it must be a number"),
-        (["--hours", "1", "--teraflops", "1", "--devices", "0"], "devices is 0"),
         (["--arch", "transformer"], "transformer: can't be counted; these can: vaswani_base"),
         (["--arch", "vaswani_base", "--updates", "0"], "--updates is 0"),
-        (["--arch", "vaswani_base", "--sentences", "0"], "--sentences is 0"),
     ):
         assert main(["cost", *flags]) == 1, flags
         captured = capsys.readouterr()

@@ -9,7 +9,7 @@ import pytest
 import torch
 from model_factory import SIZES, make_model
 from search_setup import EOS, FIRST_WORD, PAD, make_sample, make_translation_task
-from toy_bundle import SENTENCES, write_toy_bundle
+from toy_bundle import write_toy_bundle
 
 from tests.conftest import fairseq_environment
 from vaswani_plugin.cli import __main__ as cli
@@ -28,7 +28,6 @@ if find_spec("ctranslate2") is None:
     pytest.skip("NOT TESTED: no CTranslate2 here", allow_module_level=True)
 
 WORDS = 12
-ENGINE = ["--engine", "ctranslate2"]
 CHANGES = {"share_embeddings": "none"}
 
 
@@ -225,22 +224,6 @@ def test_a_beam_wider_than_the_vocabulary(tmp_path, trained):
     _, engine = make_engines(tmp_path / "m", trained, beam=17)
     with pytest.raises(ValueError, match="--beam 17.*16"):
         engine.translate([["w1"]])
-
-
-def test_translate_takes_an_exported_bundle_for_what_it_is(tmp_path):
-    """The same text as from the bundle, without --engine; also when it is named."""
-    (tmp_path / "in").write_text("\n".join([*SENTENCES, ""]) + "\n", encoding="utf-8")
-    bundle = write_toy_bundle(tmp_path)
-    export = ["export", "--to", "ctranslate2", "--model", bundle, "--output", tmp_path / "ct2"]
-    assert cli.main(list(map(str, export))) == 0
-    outputs = []
-    for folder, flags in ((bundle, []), (tmp_path / "ct2", []), (tmp_path / "ct2", ENGINE)):
-        files = ["--model", folder, "--output", tmp_path / "out", tmp_path / "in"]
-        common = ["translate", "--cpu", "--beam", "1", "--long", "split"]
-        assert cli.main([*common, *flags, *map(str, files)]) == 0
-        outputs.append((tmp_path / "out").read_text(encoding="utf-8"))
-    assert outputs[0] == outputs[1] == outputs[2] and outputs[0].count("\n") == 6
-    assert len(set(outputs[0].split("\n"))) > 3
 
 
 WITHOUT_TORCH = """

@@ -155,46 +155,26 @@ def test_from_safetensors_to_the_others(bundle, tmp_path):
         assert contents[0] == contents[1]
 
 
-class TestRefusals:
-    """One line that names the remedy; nothing is written."""
-
-    @pytest.fixture
-    def refused(self, checkpoint, toy_data_bin, tmp_path, capsys):
-        def check(*words, to="fairseq", model=checkpoint, output=tmp_path / "out", flags=()):
-            before = sorted(tmp_path.rglob("*"))
-            assert export(to, model, output, *flags) == 1
-            error = capsys.readouterr().err
-            assert error.startswith("vaswani export: error: ") and error.count("\n") == 1, error
-            assert all(str(word) in error for word in words), error
-            assert sorted(tmp_path.rglob("*")) == before
-
-        return check
-
-    def test_flags_of_the_other(self, refused):
-        refused("--quantization means nothing with --to fairseq", flags=["--quantization", "int8"])
-        flag = "--allow-layer-norm-eps"
-        refused(f"{flag} means nothing with --to ctranslate2", to="ctranslate2", flags=[flag])
-
-    @CTRANSLATE2
-    def test_dictionaries(self, refused, checkpoint, bundle, toy_data_bin, tmp_path):
-        refused("is not a bundle: make one", to="ctranslate2")
-        lines = (bundle / "dict.tgt.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
-        changed = "\n".join(reversed(lines)) + "\n"
-        (bundle / "dict.tgt.txt").write_text(changed, encoding="utf-8")
-        refused("target dictionary", "not the one", to="ctranslate2", model=bundle)
-        (bundle / "preprocessing.json").unlink()
-        refused("preprocessing.json does not exist", to="ctranslate2", model=bundle)
-
-    def test_files(self, refused, checkpoint, stock_checkpoint, tmp_path):
-        refused("model.pt: No such file", model=tmp_path)
-        refused("would be lost", output=checkpoint)
-        refused(f"{tmp_path} is a folder; name a file", output=tmp_path)
-        refused(
-            "it holds another model; export takes a vaswani_transformer", model=stock_checkpoint
-        )
-
-    def test_safetensors(self, refused, checkpoint, bundle):
-        refused(f"{checkpoint} is not a bundle: make one", to="safetensors")
-        refused("not an empty folder", to="safetensors", model=bundle, output=bundle)
-        (bundle / "model.pt").unlink()
-        refused("model.pt does not exist", to="safetensors", model=bundle)
+def test_refusals_name_the_remedy_and_write_nothing(
+    checkpoint, bundle, stock_checkpoint, tmp_path, capsys
+):
+    lines = (bundle / "dict.tgt.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+    (bundle / "dict.tgt.txt").write_text("".join(reversed(lines)), encoding="utf-8")
+    new, epsilon = tmp_path / "new", "--allow-layer-norm-eps"
+    cases = [
+        ("--quantization means nothing", "fairseq", checkpoint, new, "--quantization", "int8"),
+        (f"{epsilon} means nothing with --to", "ctranslate2", checkpoint, new, epsilon),
+        ("would be lost", "fairseq", checkpoint, checkpoint),
+        ("would be lost", "fairseq", bundle, bundle / "model.pt"),
+        (f"{tmp_path} is a folder; name a file", "fairseq", checkpoint, tmp_path),
+        ("export takes a vaswani_transformer", "fairseq", stock_checkpoint, new),
+        (f"{checkpoint} is not a bundle: make one", "safetensors", checkpoint, new),
+    ]
+    if find_spec("ctranslate2"):
+        cases.append(("not the one", "ctranslate2", bundle, new))
+    before = sorted(tmp_path.rglob("*"))
+    for message, *arguments in cases:
+        assert export(*arguments) == 1
+        error = capsys.readouterr().err
+        assert error.startswith("vaswani export: error: ") and error.count("\n") == 1, error
+        assert message in error and sorted(tmp_path.rglob("*")) == before, error

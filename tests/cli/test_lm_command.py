@@ -327,20 +327,13 @@ def test_wikitext_2_counts_as_published(lm):
     assert report["text"]["bytes"] + report["text"]["lines"] == 1_256_449  # of the file
 
 
-@pytest.mark.parametrize(
-    ("task", "message"),
-    [
-        ({"add_bos_token": True}, "--add-bos-token"),
-        ({"loss_after": "ba", "sample_break_mode": "eos"}, "learned only what follows ba"),
-    ],
-)
-def test_models_that_read_text_otherwise(task, message, data, checkpoints, tmp_path, capsys):
+def test_a_model_that_reads_text_otherwise(data, checkpoints, tmp_path, capsys):
     state = torch.load(checkpoints["ours"], weights_only=True)
-    state["cfg"]["task"] |= task
+    state["cfg"]["task"]["add_bos_token"] = True
     torch.save(state, tmp_path / "other.pt")
     arguments = ["--model", tmp_path / "other.pt", "--data-bin", data]
     assert main(["lm", "--cpu", *map(str, arguments)]) == 1
-    assert message in capsys.readouterr().err
+    assert "--add-bos-token" in capsys.readouterr().err
 
 
 def test_scores_of_infinite_perplexity_are_json(letters, tmp_path, lm):

@@ -19,7 +19,6 @@ from vaswani_plugin.text.trees import Tree, leaves, parse_tree
 
 LINES = [" ".join(linearize(parse_tree(tree))[0]) for tree in TREES[:3]]
 LINES += ["", "  \t ", "( na\u00efve ) bark@@ <unk> \U0001f600 10\u00a0000", "doctor"]
-LONG = " ".join(["Xq"] * 150)
 
 
 @pytest.fixture(scope="module", params=["bpe", "words"])
@@ -87,15 +86,6 @@ def test_pretty_and_drawn(parse, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["tree-3.svg", "tree.svg"]
     for word in expected_words(LINES[1]):
         assert f">{word}<" in (tmp_path / "tree-3.svg").read_text()
-
-
-def test_lines_that_are_too_long(parse, tmp_path):
-    path = tmp_path / "sentences"
-    path.write_text(f"{LINES[0]}\n{LONG}\n{LINES[1]}\n", encoding="utf-8")
-    code, out, err = parse([], path)
-    assert code == 1 and out.count("\n") == 1
-    assert f"{path}:2: the line has " in err and "the model takes 149: divide it" in err
-    assert err.count("\n") == 1
 
 
 def test_trees_too_deep_for_nltk_are_shown_on_a_line(tmp_path, capsys):

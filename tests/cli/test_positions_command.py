@@ -35,7 +35,6 @@ def test_text_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture) -> None
     ("flags", "message"),
     [
         (["--d-model", "7"], "--d-model is 7; it must be even and at least 2"),
-        (["--d-model", "0"], "--d-model is 0"),
         (["--length", "1"], "--length is 1; it must be at least 2"),
         (["--plot", "x.docx"], "x.docx: a plot ends in .png or .svg"),
     ],

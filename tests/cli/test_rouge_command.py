@@ -103,21 +103,14 @@ def test_other_scripts_are_said(run, folder):
             "--articles goes with --lead N",
         ),
         (["--references", "test.jsonl", "other", "--lead", "1"], "give no other"),
-        (
-            ["--references", "test.jsonl", "--articles", "test.article", "--lead", "1"],
-            "give no other",
-        ),
-        (["--references", "gone", *HYPOTHESIS], "gone: No such file"),
         (["--references", "short", *HYPOTHESIS], "hypothesis has 2 lines, short has 1"),
         (["--references", "other", "short", *HYPOTHESIS], "short has 1 lines, other has 2"),
-        (["--references", "empty", *HYPOTHESIS], "empty: the file is empty"),
         (["--references", "bad.jsonl", *HYPOTHESIS], "bad.jsonl:2: not JSON"),
         (["--references", "none.jsonl", *HYPOTHESIS], "summary 2 has no reference"),
     ],
 )
 def test_bad_input_is_one_line(run, folder, flags, part):
     (folder / "short").write_text("one\n")
-    (folder / "empty").write_text("")
     good = '{"article": ["a"], "references": ["b"]}\n'
     (folder / "bad.jsonl").write_text(good + "{\n")
     (folder / "none.jsonl").write_text(good + '{"article": ["a"], "references": []}\n')

@@ -3,7 +3,6 @@
 import io
 import json
 import math
-import os
 import subprocess
 import sys
 import threading
@@ -214,7 +213,6 @@ def test_json(translate, bundle):
     code, out, _ = translate(encoded(lines), "--format", "json", "--nbest", 2)
     assert code == 0
     objects = [json.loads(line) for line in lines_of(out)]
-    # Other programs read these names.
     assert [list(o) for o in objects] == [["line", "source", "hypotheses"]] * 3
     keys = ["text", "score", "tokens", "positional_scores", "alignment"]
     assert all(list(h) == keys for o in objects for h in o["hypotheses"])
@@ -237,29 +235,21 @@ def test_json(translate, bundle):
             assert all(0 <= s < len(source) for s, _ in h["alignment"])
 
 
-@pytest.mark.parametrize(
-    ("args", "part"),
-    [
-        (["--nbest", 3], "a beam of 2 finds no more than 2"),
-        (["--fp16"], "--fp16 needs a GPU"),
-        (["--output", "/dev/null/x"], "/dev/null/x.part: Not a directory"),
-    ],
-)
-def test_bad_input_is_one_line(translate, args, part):
-    code, out, err = translate(b"a bird\n", *args)
-    assert (code, out) == (1, "")
-    assert part in err and err.count("\n") == 1
-
-
-def test_bfloat16_on_a_cpu(bundle, monkeypatch, capsys):
-    """Where the processor multiplies it, by PyTorch alone."""
-    chosen = []
+@pytest.fixture
+def chosen(monkeypatch) -> list:
+    """The device and type that an engine is asked for; none is made."""
+    asked = []
 
     def engine(_, device, dtype, threads):
-        chosen.append((device.type, dtype))
+        asked.append((device.type, dtype))
         raise ValueError("chosen")
 
     monkeypatch.setattr(search_engine, "SearchEngine", engine)
+    return asked
+
+
+def test_bfloat16_on_a_cpu(bundle, chosen, monkeypatch, capsys):
+    """Where the processor multiplies it, by PyTorch alone."""
     command = ["translate", "--model", str(bundle.folder), "--bf16", "--cpu"]
     for known in ({"avx2", "avx512f"}, {"avx512f", "avx512_bf16"}, {"amx_bf16"}):
         monkeypatch.setattr(processor, "instructions", lambda known=known: frozenset(known))
@@ -271,17 +261,6 @@ def test_bfloat16_on_a_cpu(bundle, monkeypatch, capsys):
     assert "--bf16 needs a GPU, or PyTorch" in capsys.readouterr().err
 
 
-def test_a_pipe_is_not_replaced_by_a_file(translate, tmp_path):
-    _, expected, _ = translate(b"a bird\n")
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    assert translate(b"a bird\n", "--output", pipe) == (0, "", "")
-    assert os.read(reader, 1000).decode() == expected
-    os.close(reader)
-    assert pipe.is_fifo() and list(tmp_path.iterdir()) == [pipe]
-
-
 @pytest.mark.parametrize(
     ("flags", "device", "dtype"),
     [
@@ -291,17 +270,10 @@ def test_a_pipe_is_not_replaced_by_a_file(translate, tmp_path):
         (["--cpu"], "cpu", None),
     ],
 )
-def test_a_gpu_is_taken_where_there_is_one(bundle, monkeypatch, flags, device, dtype):
+def test_a_gpu_is_taken_where_there_is_one(bundle, chosen, monkeypatch, flags, device, dtype):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    chosen = []
-
-    def engine(_, device, dtype, threads):
-        chosen.append((device, dtype))
-        raise ValueError("chosen")
-
-    monkeypatch.setattr(search_engine, "SearchEngine", engine)
     assert main(["translate", "--model", str(bundle.folder), *flags]) == 1
-    assert chosen == [(torch.device(device), dtype)]
+    assert chosen == [(device, dtype)]
 
 
 def test_memory_that_does_not_suffice_is_one_line(translator, monkeypatch):
