@@ -138,8 +138,6 @@ def numbers(text: str, fields: int) -> list[list[str]]:
     [
         ("sample/sample.gld", "sample/sample.tst", "sample/sample.prm", "sample/sample.rsl"),
         ("bug/bug.gld", "bug/bug.tst", "new.prm", "bug/bug.rsl-new"),
-        # Its recorded lengths are those of parameters that keep the full stop.
-        ("bug/bug.gld", "bug/bug.tst", "sample/sample.prm", "bug/bug.rsl-old"),
     ],
 )
 def test_outputs_of_older_versions_but_for_layout(gold, test, parameters, result, capsys):
