@@ -1,6 +1,4 @@
-"""`Summarizer`: one article, many, a stream, threads; the command's tests have the rest."""
-
-from concurrent.futures import ThreadPoolExecutor
+"""`Summarizer`: one article, many, a stream; the command's tests have the rest."""
 
 import pytest
 import torch
@@ -37,12 +35,6 @@ def test_one_many_and_a_stream(summarizer):
     assert found[-1].text == found[-2].text == "" and len({one.text for one in found}) > 3
     assert [one.read_tokens for one in found[:14]] == [min(12, n + 1) for n in range(14)]
     assert all("<sep>" not in one.tokens for one in found)
-
-
-def test_eight_threads_at_once(summarizer):
-    expected = summarizer.summarize(ARTICLES)
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(summarizer.summarize, [ARTICLES] * 8)) == [expected] * 8
 
 
 def test_it_neither_completes_nor_scores(summarizer):

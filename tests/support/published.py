@@ -1,4 +1,4 @@
-"""Made-up text in the archives of WMT14, IWSLT14 and Tatoeba, under their own member names."""
+"""Made-up text in the archives of IWSLT14 and Tatoeba, under their own member names."""
 
 import io
 import tarfile
@@ -23,13 +23,13 @@ def plain(lines: list[str]) -> bytes:
     return "".join(line + "\n" for line in lines).encode()
 
 
-def sgm(lines: list[str], head: str = "refset") -> bytes:
-    """A test set as WMT and IWSLT wrap it, in one document."""
+def sgm(lines: list[str]) -> bytes:
+    """A test set as IWSLT wraps it, in one document."""
     segments = "".join(
         f'<seg id="{n}"> {line.replace("&", "&amp;")} </seg>\n' for n, line in enumerate(lines, 1)
     )
     body = f'<doc sysid="x" docid="d" genre="news">\n<p>\n{segments}</p>\n</doc>\n'
-    return f'<{head} setid="t" srclang="any">\n{body}</{head}>\n'.encode()
+    return f'<refset setid="t" srclang="any">\n{body}</refset>\n'.encode()
 
 
 def write_tgz(path: Path, members: dict[str, bytes]) -> None:
@@ -39,24 +39,6 @@ def write_tgz(path: Path, members: dict[str, bytes]) -> None:
             info = tarfile.TarInfo(name)
             info.size = len(content)
             archive.addfile(info, io.BytesIO(content))
-
-
-def write_wmt14_en_de(folder: Path, text: Text) -> None:
-    """The five archives; the training text is spread over three."""
-    train = {language: text[f"train.{language}"] for language in ("en", "de")}
-    for name, member, part in (
-        ("training-parallel-europarl-v7.tgz", "training/europarl-v7.de-en", slice(0, 100)),
-        ("training-parallel-commoncrawl.tgz", "commoncrawl.de-en", slice(100, 150)),
-        ("training-parallel-nc-v9.tgz", "training/news-commentary-v9.de-en", slice(150, None)),
-    ):
-        write_tgz(folder / name, {f"{member}.{lang}": plain(train[lang][part]) for lang in train})
-    dev = {f"dev/newstest2013.{lang}": plain(text[f"valid.{lang}"]) for lang in train}
-    write_tgz(folder / "dev.tgz", dev)
-    test = {
-        f"test-full/newstest2014-deen-{role}.{lang}.sgm": sgm(text[f"test.{lang}"], f"{role}set")
-        for role, lang in (("src", "en"), ("ref", "de"))
-    }
-    write_tgz(folder / "test-full.tgz", test)
 
 
 def write_iwslt14(folder: Path, text: Text) -> None:
