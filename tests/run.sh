@@ -85,7 +85,7 @@ fi
 # A file's tests stay in one process, so that what they share is made once.
 printf '== pytest\n'
 python -m pytest -o cache_dir="$VASWANI_VENV/cache/pytest" \
-  -n "${VASWANI_TEST_WORKERS:-$((cores + 1))}" --dist loadfile -m "not slow and not gpu and not shared_data" \
+  -n "${VASWANI_TEST_WORKERS:-$((cores + 1))}" --dist loadfile --no-loadscope-reorder -m "not slow and not gpu and not shared_data" \
   ${arguments[@]+"${arguments[@]}"} || failed+=(pytest)
 report
 
