@@ -1,7 +1,4 @@
-"""The service's page: its policy, and that it works in headless Chromium and runs no user's text.
-
-The screenshots stay in the folder that VASWANI_ARTIFACTS names, else in pytest's.
-"""
+"""The service's page: its policy, and that it works in headless Chromium and runs no user's text."""
 
 import json
 import re
@@ -13,7 +10,7 @@ import pytest
 from browser import Browser, find_browser
 from services import fake_service, running, wait_for
 
-from tests.cli.test_attention_page import click, kept_screenshot, luminance
+from tests.cli.test_attention_page import click
 from tests.conftest import REPO
 from vaswani_plugin.serving.app import page, policy
 
@@ -168,9 +165,18 @@ def test_a_key_is_asked_for_where_one_is_needed(chromium):
         wait_for(lambda: text_of(chromium, "translation") == "HELLO")
 
 
+def luminance(colour: str) -> float:
+    """WCAG's relative luminance of a CSS colour."""
+    channels = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+    red, green, blue = (
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [320, 1100])
-def test_it_is_readable_in_light_and_dark_on_screens_of_any_width(opened, tmp_path, width, dark):
+def test_it_is_readable_in_light_and_dark_on_screens_of_any_width(opened, width, dark):
     opened.window(width, 900, dark)
     ask(opened, f"{TEXT}\n{'long' * 30} {'word ' * 40}")
     for name in ("body", "#translation", "#text", "#translate"):
@@ -180,4 +186,3 @@ def test_it_is_readable_in_light_and_dark_on_screens_of_any_width(opened, tmp_pa
     assert opened.evaluate("document.documentElement.scrollWidth") <= width
     heights = "[...document.querySelectorAll('button')].map((b) => b.offsetHeight).filter(Boolean)"
     assert min(opened.evaluate(heights)) >= 24  # WCAG's target size
-    kept_screenshot(opened, tmp_path, f"serve-{width}-{'dark' if dark else 'light'}.png")
