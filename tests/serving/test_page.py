@@ -1,4 +1,4 @@
-"""The service's page: its policy, and that it works in headless Chromium and runs no user's text."""
+"""The service's page: its policy, and that it works in Chromium and runs no text of users."""
 
 import json
 import re
