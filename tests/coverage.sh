@@ -15,7 +15,7 @@ VASWANI_GROUPS="test coverage" source "$root/recipes/lib/env.sh"
 cd "$root"
 
 rooms=(modules search metrics fairseq_plugin text)
-tests=(tests/fairseq_plugin/models/test_equals_fairseq.py tests/fairseq_plugin/models/test_recurrent.py tests/data_prep)
+tests=(tests/fairseq_plugin/models/test_fairseq_interface.py tests/fairseq_plugin/models/test_recurrent.py tests/data_prep)
 files=()
 for room in "${rooms[@]}"; do
   tests+=("tests/$room")

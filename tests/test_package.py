@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -123,15 +122,3 @@ def test_the_wheel_installs_and_runs_in_an_empty_environment(wheel, tmp_path):
     call(python, "-m", "pip", "install", "-q", "-c", pins, f"{wheel}[train]", cwd=tmp_path)
     call(python, "-m", "pip", "install", "-q", *fairseq, cwd=tmp_path, READTHEDOCS="1")
     call(tmp_path / "venv" / "bin" / "fairseq-train", "--help", cwd=tmp_path, PYTHONPATH="")
-
-
-def test_metadata_stands_in_one_place():
-    """setup.py repeats nothing, and the citation names the same version and licence."""
-    project = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    setup = (REPO / "setup.py").read_text(encoding="utf-8")
-    assert "setup()" in setup and "=" not in setup
-    citation = (REPO / "CITATION.cff").read_text(encoding="utf-8").split("\n")
-    assert f"version: {project['version']}" in citation
-    assert f"license: {project['license']}" in citation
-    changes = (REPO / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert f"## [{project['version']}]" in changes

@@ -21,7 +21,6 @@ from meta import (
 from saved_tensors import collected, storages
 
 from vaswani_plugin.kernels.fused_loss import DEVICE_CHUNK_ELEMENTS
-from vaswani_plugin.search import beam_search
 
 GIB = 2**30
 
@@ -87,10 +86,3 @@ def test_the_papers_batch_fits_one_gpu(name, gib, recomputed):
     total = sum(activations.values()) / GIB
     assert (gib / 4 < total < gib) if not recomputed else (0 < total < gib / 8)
     assert largest() <= 4 * DEVICE_CHUNK_ELEMENTS // 2
-
-
-def test_chunks_of_the_search_follow_the_device(as_on_a_device):
-    """A processor's cache holds few rows; a GPU computes a whole batch at once."""
-    assert beam_search.chunk_rows(37_000, 4, torch.device("cpu")) * 4 * 37_000 * 4 <= 256 * 2**20
-    assert beam_search.chunk_rows(37_000, 4, torch.device("cpu")) > 400
-    assert beam_search.chunk_rows(10**9, 4, torch.device("cpu")) == 1

@@ -5,7 +5,7 @@ import torch
 from model_factory import make_model, make_task, random_batch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from vaswani_plugin.modules.attention import MultiHeadAttention, scaled_dot_product_attention
+from vaswani_plugin.modules.attention import MultiHeadAttention
 from vaswani_plugin.modules.language_model import LanguageModel
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -35,17 +35,6 @@ def test_a_query_that_sees_nothing(dtype, written_out):
     assert y.isfinite().all() and x.grad.isfinite().all() and gradients_are_finite(attention)
     if written_out:
         assert not weights[0, :, :2].any() and weights[0, :, 2:].sum() > 0
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_one_head_that_sees_nothing(dtype):
-    """Alone, as the one-layer model and the recurrent ones use Eq. 1."""
-    x = torch.randn(2, 4, 6).to(dtype).requires_grad_()
-    mask = torch.zeros(2, 1, 4, dtype=torch.bool)
-    mask[1] = True
-    y, _ = scaled_dot_product_attention(x, x, x, mask)
-    y.float().sum().backward()
-    assert not y[0].any() and y.isfinite().all() and x.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -2,7 +2,6 @@
 
 import json
 import re
-import tomllib
 from base64 import b64encode
 from hashlib import sha256
 
@@ -11,7 +10,6 @@ from browser import Browser, find_browser
 from services import fake_service, running, wait_for
 
 from tests.cli.test_attention_page import click
-from tests.conftest import REPO
 from vaswani_plugin.serving.app import page, policy
 
 TEXT = "The old doctor sleeps.\n\n  Why?  "
@@ -34,12 +32,6 @@ def test_the_policy_lets_the_page_run_its_own_code_alone():
     )
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b", page())
     assert "http" not in page().replace("http://www.w3.org/2000/svg", "")
-
-
-def test_its_parts_are_installed_with_the_package():
-    metadata = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))
-    patterns = metadata["tool"]["setuptools"]["package-data"]["*"]
-    assert {"*.html", "*.css", "*.js"} <= set(patterns)
 
 
 @pytest.fixture(scope="module")

@@ -41,26 +41,6 @@ def test_attention_weights_are_those_of_each_head(task, window):
         assert (layer.triu(1) == 0).all()
 
 
-def test_logits_with_weights_are_logits_without(task):
-    model = make_model(task)
-    batch = random_batch(task, LENGTHS)
-    encoder_out = model.encoder(batch["src_tokens"])
-    plain = model.decoder(batch["prev_output_tokens"], encoder_out)[0]
-    explained, extra = model.decoder(batch["prev_output_tokens"], encoder_out, need_weights=True)
-    real = batch["prev_output_tokens"].ne(task.source_dictionary.pad())
-    torch.testing.assert_close(plain[real], explained[real], atol=1e-5, rtol=0)
-    torch.testing.assert_close(extra["attn"][0], extra["cross_attention"][-1].mean(1))
-
-
-def test_features_projected_are_logits(task):
-    model = make_model(task)
-    batch = random_batch(task, LENGTHS)
-    features, _ = model(**batch, features_only=True)
-    assert features.shape == (3, 11, 32)
-    torch.testing.assert_close(model.decoder.output_layer(features), model(**batch)[0])
-    torch.testing.assert_close(features @ model.projection_weight.T, model(**batch)[0])
-
-
 def test_differing_dictionaries_share_only_the_decoder():
     task = SimpleNamespace(
         source_dictionary=make_dictionary(20, "s"), target_dictionary=make_dictionary(31, "t")

@@ -1,29 +1,21 @@
 """The recurrent models equal the NumPy loops, and what must not matter doesn't."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import recurrent_reference as reference
 import torch
-from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq_flags import training_config
-from model_factory import make_dictionary, make_task, random_batch
+from model_factory import make_task, random_batch
 from recurrent_models import KINDS, exact_recurrent, lstm_weights, make_recurrent
 from reference_weights import numbers
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.fairseq_plugin.configurations import AttentionLSTMConfig as Config
 from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
 from vaswani_plugin.fairseq_plugin.defaults import report
-from vaswani_plugin.fairseq_plugin.models._common import register_rows
-from vaswani_plugin.fairseq_plugin.models.recurrent import VaswaniAttentionLSTM, VaswaniSeq2SeqLSTM
 from vaswani_plugin.model.ancestors import count_parameters
 from vaswani_plugin.model.architectures import (
-    ATTENTION_LSTMS,
     FAMILIES,
     SEQ2SEQ_LSTMS,
-    Architecture,
     row_of,
 )
 
@@ -107,29 +99,6 @@ def test_padded_in_a_batch_is_alone(task, model, left_pad_source, left_pad_targe
     assert together.isfinite().all()
 
 
-def test_padding_does_not_reach_the_gradients(task, model):
-    batch = random_batch(task, LENGTHS)
-    pad = task.source_dictionary.pad()
-    parameters = list(model.parameters())
-
-    def gradients(net_input, real):
-        loss = model(**net_input)[0].log_softmax(-1)[real].square().sum()
-        return torch.autograd.grad(loss, parameters)
-
-    together = gradients(batch, batch["prev_output_tokens"].ne(pad))
-    apart = [torch.zeros_like(p) for p in parameters]
-    for source, target in zip(batch["src_tokens"], batch["prev_output_tokens"], strict=True):
-        alone = {
-            "src_tokens": source[source.ne(pad)][None],
-            "src_lengths": None,
-            "prev_output_tokens": target[target.ne(pad)][None],
-        }
-        for total, part in zip(apart, gradients(alone, slice(None)), strict=True):
-            total += part
-    for ours, summed in zip(together, apart, strict=True):
-        torch.testing.assert_close(ours, summed, atol=1e-8, rtol=1e-8)
-
-
 def test_incremental_is_full_and_follows_the_beams(task, model):
     """A token at a time, the rows shuffled half way, as a search does it."""
     batch = random_batch(task, [(9, 8), (4, 8), (12, 8)])
@@ -150,36 +119,6 @@ def test_incremental_is_full_and_follows_the_beams(task, model):
     torch.testing.assert_close(torch.cat(steps, dim=1), full, **EXACT)
     if alphas:
         torch.testing.assert_close(torch.cat(alphas, dim=1), extra["attn"][0], **EXACT)
-
-
-def test_sentences_picked_after_encoding_are_those_picked_before(task, model):
-    batch, order = random_batch(task, LENGTHS), torch.tensor([2, 0, 0, 3, 1])
-    picked = model.encoder.reorder_encoder_out(model.encoder(batch["src_tokens"]), order)
-    before = model.encoder(batch["src_tokens"][order])
-    assert picked.keys() == before.keys()
-    for name, tensors in before.items():
-        for one, other in zip(picked[name], tensors, strict=True):
-            torch.testing.assert_close(one, other, **EXACT)
-
-
-def test_future_tokens_are_inert(task, model):
-    batch = random_batch(task, [(6, 9)])
-    before = model(**batch)[0]
-    changed = batch["prev_output_tokens"].clone()
-    changed[0, 5:] = torch.tensor([4, 9, 14, 20])
-    assert (changed[0, 5:] != batch["prev_output_tokens"][0, 5:]).all()
-    after = model(batch["src_tokens"], batch["src_lengths"], changed)[0]
-    assert after[0, :5].equal(before[0, :5])
-    assert ((after - before)[0, 5:].abs().amax(-1) > 1e-6).all()
-
-
-def test_the_state_is_the_only_context_without_attention(task):
-    model = exact_recurrent("seq2seq", task)
-    batch = random_batch(task, LENGTHS)
-    encoder_out = model.encoder(batch["src_tokens"])
-    before = model.decoder(batch["prev_output_tokens"], encoder_out)[0]
-    encoder_out["encoder_out"][0].fill_(torch.nan)
-    assert model.decoder(batch["prev_output_tokens"], encoder_out)[0].equal(before)
 
 
 def test_pictures_get_the_one_attention(task):
@@ -212,18 +151,6 @@ def test_the_projected_loss_is_the_plain_one(task, model, epsilon):
         torch.testing.assert_close(fused, plain, atol=1e-9, rtol=1e-9)
 
 
-def test_dropout_is_for_training(task, kind):
-    model = make_recurrent(kind, task, dropout=0.5)
-    batch = random_batch(task, LENGTHS)
-    assert model(**batch)[0].equal(model(**batch)[0])
-    model.train()
-    assert not model(**batch)[0].equal(model(**batch)[0])
-    model.encoder.dropout = model.decoder.dropout = 0.0  # what goes from layer to layer is left
-    assert not model(**batch)[0].equal(model(**batch)[0])
-    one_layer = make_recurrent(kind, task, dropout=0.5, layers=1).train()
-    assert one_layer(**batch)[0].isfinite().all()
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -236,17 +163,6 @@ def test_dropout_is_for_training(task, kind):
 def test_sizes_that_make_no_model_are_refused(task, changes, message):
     with pytest.raises(ValueError, match=message):
         make_recurrent("attention", task, **changes)
-
-
-def test_differing_dictionaries_share_only_the_decoder():
-    task = SimpleNamespace(
-        source_dictionary=make_dictionary(20, "s"), target_dictionary=make_dictionary(31, "t")
-    )
-    with pytest.raises(ValueError, match="--joined-dictionary, or give --share-embeddings decoder"):
-        make_recurrent("seq2seq", task)
-    model = make_recurrent("seq2seq", task, share_embeddings="decoder")
-    assert model.encoder.embedding.weight.shape == (24, 12)
-    assert model.projection_weight.shape == (35, 12)
 
 
 def lstm_parameters(inputs: int, units: int) -> int:
@@ -279,19 +195,6 @@ def test_parameters():
         assert found - attention == difference, kind
     fed = count("vaswani_attention_lstm_tiny", *words, input_feeding=True)
     assert fed - attention == 4 * 192 * 192
-
-
-def test_rows_are_registered_under_our_classes():
-    for rows, ours in (
-        (SEQ2SEQ_LSTMS, VaswaniSeq2SeqLSTM),
-        (ATTENTION_LSTMS, VaswaniAttentionLSTM),
-    ):
-        for row in rows:
-            assert ARCH_MODEL_REGISTRY[row.name] is ours
-    with pytest.raises(ValueError, match="vaswani_bad sets unknown keys: depth"):
-        register_rows(
-            "vaswani_attention_lstm", Config, (Architecture("vaswani_bad", "", {"depth": 1}),)
-        )
 
 
 def test_flags_and_defaults():

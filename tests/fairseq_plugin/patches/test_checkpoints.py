@@ -4,7 +4,6 @@ import argparse
 import os
 import re
 import shutil
-import signal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,8 +17,6 @@ from fairseq_flags import training_config
 from forked_training import train
 
 import vaswani_plugin
-from tests.conftest import PLUGIN, STOCK_TINY, fairseq_environment
-from tests.support.commands import run_python
 from vaswani_plugin.errors import CheckpointError, UserError
 from vaswani_plugin.fairseq_plugin.patches import checkpoints
 from vaswani_plugin.inference.models import mismatch_reason
@@ -79,11 +76,6 @@ def test_a_foreign_file_is_named(tmp_path, content):
     torch.save(content, tmp_path / "foreign.pt")
     with pytest.raises(CheckpointError, match="foreign.pt is no checkpoint of fairseq"):
         load(tmp_path / "foreign.pt")
-
-
-def test_a_missing_file_stays_fairseqs_error(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        load(tmp_path / "none.pt")
 
 
 def mismatch(ours: dict[str, tuple], theirs: dict[str, tuple]) -> str:
@@ -150,38 +142,6 @@ def test_a_file_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
     PathManager.copy(saved, last, overwrite=True)
     assert order == ["fsync", "rename", "fsync", "replace"]
     assert torch.load(saved) == torch.load(last) == {"a": 1}
-
-
-KILLED_IN_THE_SECOND_COPY = """
-import os, runpy, shutil, signal
-copyfile, copies = shutil.copyfile, []
-def killed(source, destination):
-    copies.append(destination)
-    if len(copies) < 2:
-        return copyfile(source, destination)
-    with open(source, "rb") as file, open(destination, "wb") as half:
-        half.write(file.read(5000))
-    os.kill(os.getpid(), signal.SIGKILL)
-shutil.copyfile = killed
-runpy.run_module("fairseq_cli.train", run_name="__main__", alter_sys=True)
-"""
-
-
-def test_a_run_killed_while_it_saves_goes_on(toy_data_bin, run_fairseq, stock_checkpoint, tmp_path):
-    arguments = [toy_data_bin, *STOCK_TINY, "--max-epoch", 4, "--save-dir", tmp_path]
-    killed = run_python(
-        *("-c", KILLED_IN_THE_SECOND_COPY, *arguments, "--user-dir", PLUGIN),
-        capture_output=True,
-        env=fairseq_environment(),
-        timeout=300,
-    )
-    assert killed.returncode == -signal.SIGKILL
-    assert load(tmp_path / "checkpoint_last.pt")["optimizer_history"][-1]["num_updates"] == 7
-    resumed = run_fairseq("train", *arguments)
-    assert resumed.returncode == 0, resumed.stderr
-    weights = load(tmp_path / "checkpoint_last.pt")["model"]
-    for name, weight in load(stock_checkpoint)["model"].items():
-        assert torch.equal(weights[name], weight), name
 
 
 def test_an_interval_at_the_end_of_an_epoch_is_saved(toy_data_bin, tmp_path):

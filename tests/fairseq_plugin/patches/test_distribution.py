@@ -4,15 +4,12 @@ Our own models, tasks and launchers are in tests/distributed.
 """
 
 import argparse
-import datetime
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed as dist
 from fairseq.distributed import utils as distributed_utils
-from fairseq.models import DistributedFairseqModel
 from omegaconf import OmegaConf
 
 import vaswani_plugin
@@ -149,37 +146,6 @@ def test_who_starts_which_workers(monkeypatch, changes, ranks):
     )
     distributed_utils.call_main(cfg, lambda cfg: started.append("alone"))
     assert started == (ranks or (["here"] if changes else ["alone"]))
-
-
-@pytest.fixture
-def one_worker_group():
-    dist.init_process_group(
-        "gloo",
-        store=dist.HashStore(),
-        rank=0,
-        world_size=1,
-        timeout=datetime.timedelta(seconds=20),
-    )
-    yield dist.group.WORLD
-    dist.destroy_process_group()
-
-
-@pytest.mark.parametrize("backend", ["c10d", "pytorch_ddp"])
-def test_modules_on_a_cpu_can_be_wrapped(one_worker_group, backend):
-    options = argparse.Namespace(
-        tpu=False,
-        ddp_backend=backend,
-        device_id=0,
-        broadcast_buffers=False,
-        bucket_cap_mb=25,
-        find_unused_parameters=False,
-        gradient_as_bucket_view=False,
-        ddp_comm_hook="none",
-    )
-    inner = torch.nn.Linear(2, 2)
-    wrapped = DistributedFairseqModel(options, inner, one_worker_group, torch.device("cpu"))
-    wrapped(torch.ones(1, 2)).sum().backward()
-    assert inner.weight.grad is not None
 
 
 def test_what_a_broadcast_may_hold_is_not_allowed_for_good(monkeypatch):

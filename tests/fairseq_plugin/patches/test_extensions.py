@@ -38,19 +38,6 @@ def as_lists(batches) -> list[list[int]]:
     return [list(map(int, batch)) for batch in batches]
 
 
-@given(LENGTHS, *LIMITS, MULTIPLES)
-def test_batches_keep_the_order_and_the_limits(lengths, max_tokens, max_sentences, multiple):
-    lengths = int64(sorted(lengths))
-    batches = extensions.batch_by_size_vec(
-        np.arange(len(lengths)), lengths, max_tokens, max_sentences, multiple
-    )
-    assert [index for batch in batches for index in batch] == list(range(len(lengths)))
-    for batch in batches:
-        assert len(batch) > 0
-        assert max_tokens <= 0 or len(batch) * lengths[batch].max() <= max_tokens
-        assert max_sentences <= 0 or len(batch) <= max_sentences
-
-
 @pytest.mark.parametrize(
     ("lengths", "limits", "sizes"),
     [

@@ -1,6 +1,5 @@
 """A user's mistake ends in one line; everything else keeps its traceback."""
 
-import logging
 import re
 import sys
 import types
@@ -8,8 +7,6 @@ import warnings
 from pathlib import Path
 
 import pytest
-import torch
-from fairseq import checkpoint_utils
 
 import vaswani_plugin
 from tests.conftest import PLUGIN
@@ -57,12 +54,6 @@ MISTAKE = "from vaswani_plugin.errors import UserError\nraise UserError('--d-k i
 )
 def test_whose_mistake_it_is(path, source, users):
     assert messages.is_users_error(run_as(path, source)) == users
-
-
-def test_fairseqs_own_words_count(tmp_path):
-    missing = caught(lambda: checkpoint_utils.load_model_ensemble([str(tmp_path / "none.pt")]))
-    assert messages.is_users_error(missing) and "none.pt" in messages.one_line(missing)
-    assert not messages.is_users_error(ValueError("never raised"))
 
 
 @pytest.mark.parametrize(
@@ -133,39 +124,3 @@ def test_only_the_known_messages_are_silenced():
             warnings.warn("The loss is not finite", UserWarning, 1)
         with pytest.raises(FutureWarning):
             warnings.warn("`torch.cuda.amp.GradScaler(args...)` is deprecated", FutureWarning, 1)
-
-
-@pytest.mark.parametrize("gpu", [True, False])
-def test_pin_memory_speaks_where_there_is_a_gpu(monkeypatch, gpu):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.resetwarnings()
-        warnings.simplefilter("always")
-        messages.silence_known_warnings()
-        warnings.warn(
-            "'pin_memory' argument is set as true but no accelerator is found", stacklevel=1
-        )
-    assert len(seen) == gpu
-
-
-@pytest.mark.parametrize(
-    ("program", "loglevel", "level"),
-    [
-        ("/bin/fairseq-generate", None, logging.INFO),
-        ("/bin/fairseq-generate", "debug", logging.DEBUG),
-        ("/bin/pytest", None, logging.DEBUG),
-    ],
-)
-def test_debug_lines_are_for_those_who_ask(monkeypatch, program, loglevel, level):
-    monkeypatch.setattr(sys, "argv", [program])
-    monkeypatch.delenv("LOGLEVEL", raising=False)
-    if loglevel is not None:
-        monkeypatch.setenv("LOGLEVEL", loglevel)
-    root = logging.getLogger()
-    before = root.level
-    try:
-        root.setLevel(logging.DEBUG)
-        messages.set_log_level_to_info()
-        assert root.level == level
-    finally:
-        root.setLevel(before)

@@ -69,11 +69,6 @@ def test_no_function_of_fairseq_is_wrapped_twice():
         patch(data_utils, "batch_by_size")(lambda original: None)
 
 
-@pytest.mark.parametrize("function", patches.PATCHES, ids=lambda f: f.__name__)
-def test_every_patch_begins_with_its_symptom(function):
-    assert inspect.getdoc(function).split("\n")[0].endswith(".")
-
-
 def test_a_replacement_keeps_name_signature_and_kind():
     class Owner:
         @staticmethod

@@ -17,7 +17,6 @@ from toy_language_model import OURS, STOCK, build, stream_of, write_data, write_
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
-from vaswani_plugin.fairseq_plugin.defaults import report
 from vaswani_plugin.fairseq_plugin.tasks.language_modeling import (
     VaswaniLanguageModelingTask,
 )
@@ -130,26 +129,6 @@ def test_what_would_not_be_scored_is_an_error(data, checkpoint, flags):
     """fairseq says "Perplexity: 1.00" where no sample fits."""
     with pytest.raises(ValueError, match="32 positions, would not be scored: --tokens-per-samp"):
         evaluate(data, checkpoint, *flags)
-
-
-@pytest.mark.parametrize(
-    ("flags", "epsilon", "changed"),
-    [
-        ((*TASK, "--arch", "vaswani_lm_tiny"), 0.0, False),
-        ((*TASK, "--arch", "vaswani_lm_tiny", "--label-smoothing", "0.1"), 0.1, True),
-        (("--task", "vaswani_translation", "--arch", "vaswani_tiny"), 0.1, False),
-    ],
-)
-def test_cross_entropy_is_the_default_and_the_log_says_so(flags, epsilon, changed):
-    cfg = training_config(*flags)
-    assert cfg.criterion._name == "vaswani_label_smoothing"
-    assert cfg.criterion.label_smoothing == epsilon
-    kept, _, others = report(cfg).partition("; changed: ")
-    assert (f"criterion.label_smoothing={epsilon}" in (others if changed else kept)) and (
-        bool(others) == changed
-    )
-    assert (cfg.optimizer._name, cfg.lr_scheduler._name) == ("vaswani_adam", "vaswani")
-    assert cfg.lr_scheduler.d_model == 128
 
 
 def test_stock_criterion_and_model_train_in_the_task(data, tmp_path, caplog):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from model_factory import make_dictionary
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.fairseq_plugin.tasks import _pairs, translation
+from vaswani_plugin.fairseq_plugin.tasks import _pairs
 from vaswani_plugin.fairseq_plugin.tasks._pairs import (
     SentencePairs,
     by_longer_side,
@@ -42,14 +42,6 @@ def test_padding_is_fairseqs(values, left, moved, length, multiple):
         _pairs.shifted(values, EOS) if moved else values, PAD, left, length, multiple
     )
     assert found.dtype == expected.dtype and found.equal(expected)
-
-
-def test_sentences_of_other_types_and_of_no_tokens():
-    values = [torch.tensor([5, 6], dtype=torch.int32), torch.tensor([], dtype=torch.int32)]
-    padded = _pairs.padded([*values, values[0]], PAD, False, 0, 1)
-    assert padded.dtype == torch.int32 and padded.tolist() == [[5, 6], [PAD, PAD], [5, 6]]
-    shifted = _pairs.shifted([values[1], *values], EOS)
-    assert [sentence.tolist() for sentence in shifted] == [[], [EOS, 5], []]
 
 
 def assert_same(found, expected):
@@ -383,20 +375,6 @@ def test_pairs_that_the_model_can_not_take_do_not_count():
     indices = indices_in_training(dataset, (1024, 1024))
     assert sorted(indices) == list(range(3000))
     assert fitting_max_tokens(dataset, indices, 4096, 1000, 8) == pytest.approx(1000, rel=0.05)
-
-
-def test_real_tokens_are_fitted_once(toy_data_bin, monkeypatch):
-    task, fitted = translation_task(toy_data_bin, "--real-tokens", "40"), []
-    monkeypatch.setattr(translation, "fitting_max_tokens", lambda *args: fitted.append(args) or 90)
-    for load in (True, False, True):  # the third: as sharded data are loaded again
-        if load:
-            task.load_dataset("train")
-        batches = task.get_batch_iterator(task.dataset("train"), max_tokens=200).frozen_batches
-        sizes = task.dataset("train").src_sizes
-        assert max(sizes[batch].max() * len(batch) for batch in batches) <= 90
-    assert len(fitted) == 2
-    task.get_batch_iterator(task.dataset("train"), max_tokens=150)
-    assert [most for _, _, most, *_ in fitted] == [200, 200, 150]
 
 
 def test_real_tokens_are_those_of_training(toy_data_bin, caplog):
