@@ -17,12 +17,12 @@ def data_bin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def start(data_bin: Path, tmp_path: Path) -> Callable[..., Fork]:
+def start(data_bin: Path) -> Callable[..., Fork]:
     """``start(SAVE_DIR, "--flag", …, fault=F)`` begins to train as `TWO_EPOCHS` says."""
 
     def begin(save_dir: Path, *flags: object, fault=None, data: Path = data_bin) -> Fork:
         cfg = debug_config(data, save_dir, *TWO_EPOCHS, *flags)
-        return start_training(cfg, tmp_path / f"{save_dir.name}.log", fault)
+        return start_training(cfg, fault)
 
     return begin
 
@@ -31,6 +31,6 @@ def start(data_bin: Path, tmp_path: Path) -> Callable[..., Fork]:
 def undisturbed(data_bin: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The save folder of a run of `TWO_EPOCHS` to its end."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    run = start_training(debug_config(data_bin, folder, *TWO_EPOCHS), folder / "log")
+    run = start_training(debug_config(data_bin, folder, *TWO_EPOCHS))
     assert run.wait() == 0, run.output()
     return folder

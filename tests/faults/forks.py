@@ -3,13 +3,9 @@
 A start takes a second, for nothing is imported and no flag is parsed anew.
 """
 
-import gc
 import logging
-import os
-import signal
+import subprocess
 import sys
-import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,9 +18,8 @@ from fairseq_flags import training_config
 from omegaconf import DictConfig, open_dict
 
 from tests.conftest import write_toy_corpus
-from vaswani_plugin.fairseq_plugin import training
+from tests.support import commands
 from vaswani_plugin.fairseq_plugin.patches.checkpoints import MASTERS
-from vaswani_plugin.fairseq_plugin.patches.messages import is_users_error, one_line
 from vaswani_plugin.fairseq_plugin.training import preemption
 
 DEBUG = (
@@ -66,108 +61,38 @@ def as_worker(cfg: DictConfig, rank: int, workers: int, meeting: Path) -> DictCo
     return cfg
 
 
-class Fork:
-    """A process that does one thing and ends.
+class Fork(commands.Fork):
+    """One whose end is a number, and which tells what it printed after its end, too."""
 
-    Args:
-        work: what it does; its exceptions end it as they end fairseq's commands.
-        log: where its output is added.
-    """
-
-    def __init__(self, work: Callable[[], None], log: Path) -> None:
-        self.log = log
-        self.began = log.stat().st_size if log.exists() else 0
-        sys.stdout.flush()
-        sys.stderr.flush()
-        gc.freeze()  # the fork's collector would copy every page that it looks at
-        self.pid = os.fork()
-        if self.pid == 0:
-            _run(work, log)
+    ended: subprocess.CompletedProcess | None = None
 
     def wait(self, timeout: float = 300) -> int:
-        """The exit code, negative for a signal, as `subprocess` has it."""
-        end = time.monotonic() + timeout
-        while True:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                return os.waitstatus_to_exitcode(status)
-            if time.monotonic() > end:
-                os.killpg(self.pid, signal.SIGKILL)
-                os.waitpid(self.pid, 0)
-                raise AssertionError(f"{self.log}: no end after {timeout} s")
-            time.sleep(0.005)
-
-    def wait_for(self, text: str, timeout: float = 300) -> None:
-        """Wait until it has printed something."""
-        end = time.monotonic() + timeout
-        while text not in self.output():
-            assert time.monotonic() < end, f"{self.log}: no {text!r} in {timeout} s"
-            time.sleep(0.005)
+        """The exit code, negative for a signal."""
+        self.ended = super().wait(timeout)
+        return self.ended.returncode
 
     def output(self) -> str:
-        """What it has printed."""
-        if not self.log.exists():
-            return ""
-        with open(self.log, encoding="utf-8", errors="replace") as stream:
-            stream.seek(self.began)
-            return stream.read()
+        """What it has printed, errors at the end."""
+        return self.ended.stdout + self.ended.stderr if self.ended else super().output()
 
 
-def start_training(cfg: DictConfig, log: Path, fault: Callable[[], None] | None = None) -> Fork:
+def start_training(cfg: DictConfig, fault: Callable[[], None] | None = None) -> Fork:
     """Train in a fork, after `fault` was called there."""
-
-    def work() -> None:
-        if fault is not None:
-            fault()
-        distributed_utils.call_main(cfg, train.main)
-
-    return Fork(work, log)
+    return Fork(_train, cfg, fault)
 
 
-def _run(work: Callable[[], None], log: Path) -> None:
-    code = 1
-    try:
-        _redirect(log)
-        _forget_other_trainings()
-        code = _exit_code(work)
-        sys.stdout.flush()
-        sys.stderr.flush()
-    finally:
-        os._exit(code)  # whatever happened: a fork that came back would go on as the tests
-
-
-def _redirect(log: Path) -> None:
-    os.setsid()
-    file = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
-    sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+def _train(cfg: DictConfig, fault: Callable[[], None] | None) -> None:
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, force=True)
     sys.argv = ["fairseq-train"]
-    training.install()  # as in a process of this name that imports the plugin
-    torch.set_num_threads(1)
-
-
-def _forget_other_trainings() -> None:
-    """What a training leaves in its process: another test may have made one in the tests' own."""
+    commands.install_plugin("fairseq_cli.train")
+    # What a training leaves in its process: another test may have made one in the tests' own.
     vars(preemption.REQUEST).update(vars(preemption.Request()))
     vars(checkpoint_utils.save_checkpoint).pop("best", None)
     for counted in ("best", "num_runs"):
         vars(train.should_stop_early).pop(counted, None)
-
-
-def _exit_code(work: Callable[[], None]) -> int:
-    try:
-        work()
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 1
-    except BaseException as error:
-        if is_users_error(error):
-            print(one_line(error), file=sys.stderr)
-        else:
-            traceback.print_exc()
-        return 1
-    return 0
+    if fault is not None:
+        fault()
+    distributed_utils.call_main(cfg, train.main)
 
 
 def updates_in(checkpoint: Path) -> int:

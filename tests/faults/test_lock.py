@@ -12,17 +12,30 @@ from vaswani_plugin.fairseq_plugin.training.trainer import VaswaniTrainer
 
 
 def hold_for_ever(folder):
-    def work():
-        checkpoints.hold(folder)
-        print("held", flush=True)
-        time.sleep(1000)
+    checkpoints.hold(folder)
+    print("held", flush=True)
+    time.sleep(1000)
 
-    return work
+
+def killed_at(update):
+    """A fault: SIGKILL within an update."""
+
+    def fault():
+        clip = VaswaniTrainer.clip_grad_norm
+
+        def clip_grad_norm(self, clip_norm):
+            if self.get_num_updates() == update:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return clip(self, clip_norm)
+
+        VaswaniTrainer.clip_grad_norm = clip_grad_norm
+
+    return fault
 
 
 @pytest.fixture
 def holder(tmp_path):
-    fork = Fork(hold_for_ever(tmp_path / "run"), tmp_path / "holder.log")
+    fork = Fork(hold_for_ever, tmp_path / "run")
     fork.wait_for("held")
     yield fork
     os.kill(fork.pid, signal.SIGKILL)
@@ -44,18 +57,8 @@ def test_a_run_that_saves_nothing_needs_no_lock(holder, start, tmp_path):
 
 
 def test_the_lock_goes_with_a_killed_run_and_not_with_its_loaders(start, tmp_path):
-    def killed():
-        clip = VaswaniTrainer.clip_grad_norm
-
-        def clip_grad_norm(self, clip_norm):
-            if self.get_num_updates() == 5:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return clip(self, clip_norm)
-
-        VaswaniTrainer.clip_grad_norm = clip_grad_norm
-
     folder = tmp_path / "run"
-    assert start(folder, "--num-workers", 2, fault=killed).wait() == -signal.SIGKILL
+    assert start(folder, "--num-workers", 2, fault=killed_at(5)).wait() == -signal.SIGKILL
     on = start(folder)  # its data-loader workers look after their parent every five seconds
     assert on.wait() == 0, on.output()
     assert updates_in(folder / "checkpoint_last.pt") == 14
@@ -69,6 +72,6 @@ def test_a_process_may_hold_a_folder_twice(tmp_path):
         checkpoints._held.clear()  # a fork knows what its parent held, but holds nothing itself
         checkpoints.hold(tmp_path)
 
-    other = Fork(another, tmp_path / "log")
+    other = Fork(another)
     assert other.wait() == 1 and "is in use by process" in other.output()
     checkpoints._held.pop(tmp_path.resolve()).close()

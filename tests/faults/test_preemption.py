@@ -49,11 +49,12 @@ def test_the_update_at_hand_is_saved(start, undisturbed, tmp_path, method, times
     assert_same_weights(folder / "checkpoint_last.pt", undisturbed / "checkpoint_last.pt")
 
 
-def test_a_validation_that_is_due_is_not_lost(start, undisturbed, tmp_path):
+def test_a_validation_that_is_due_is_not_lost(start, tmp_path):
     folder = tmp_path / "run"
-    assert start(folder, fault=signalled_in("clip_grad_norm", 8)).wait() == EXIT_CODE
+    left = start(folder, fault=signalled_in("clip_grad_norm", 8))
+    assert left.wait() == EXIT_CODE
     assert (folder / "checkpoint_2_8.pt").exists()
-    log = (tmp_path / "run.log").read_text()
+    log = left.output()
     assert log.index("asked to leave") < log.index("num_updates 8 | best_loss")
 
 
@@ -106,7 +107,7 @@ def test_one_worker_is_asked_and_all_leave(data_bin, tmp_path):
     cfg = debug_config(data_bin, tmp_path / "run", *TWO_EPOCHS)
     faults = [None, signalled_in("clip_grad_norm", 2)]
     runs = [
-        start_training(as_worker(cfg, rank, 2, tmp_path / "meeting"), tmp_path / f"{rank}.log", f)
+        start_training(as_worker(cfg, rank, 2, tmp_path / "meeting"), f)
         for rank, f in enumerate(faults)
     ]
     assert [run.wait() for run in runs] == [EXIT_CODE] * 2, [run.output() for run in runs]

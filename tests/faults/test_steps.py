@@ -152,7 +152,7 @@ def test_one_of_several_workers_can_not_skip(data_bin, tmp_path):
     cfg = debug_config(data_bin, tmp_path / "run", "--max-update", 5)
     faults = [None, failing_in({2: torch.OutOfMemoryError("CUDA out of memory.")})]
     runs = [
-        start_training(as_worker(cfg, rank, 2, tmp_path / "meeting"), tmp_path / f"{rank}.log", f)
+        start_training(as_worker(cfg, rank, 2, tmp_path / "meeting"), f)
         for rank, f in enumerate(faults)
     ]
     assert all(run.wait(300) for run in runs), [run.output() for run in runs]

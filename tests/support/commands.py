@@ -154,11 +154,14 @@ class Fork:
         Raises:
             AssertionError: it has not ended after `timeout` seconds; it is killed.
         """
-        self.process.join(timeout)
-        if self.process.exitcode is None:
-            os.killpg(self.pid, signal.SIGKILL)
-            self.process.join()
-            raise AssertionError(f"no end after {timeout} s: {self.output()}")
+        end = time.monotonic() + timeout
+        # `join` with a timeout would wait for its children, too.
+        while self.process.exitcode is None:
+            if time.monotonic() > end:
+                os.killpg(self.pid, signal.SIGKILL)
+                self.process.join()
+                raise AssertionError(f"no end after {timeout} s: {self.output()}")
+            time.sleep(0.005)
         _, out, err = self.files
         ended = subprocess.CompletedProcess([], self.process.exitcode, _text(out), _text(err))
         self._opened.__exit__(None, None, None)
@@ -193,11 +196,11 @@ def in_fork(*arguments: object, timeout: float = 300, **options) -> subprocess.C
     """
     words = [str(argument) for argument in arguments]
     if words[0] == "-m" and words[1].startswith("fairseq_cli"):
-        _import_fairseq()
-    return Fork(_program, words, **options).wait(timeout)
+        import_fairseq()
+    return Fork(run_program, words, **options).wait(timeout)
 
 
-def _import_fairseq() -> None:
+def import_fairseq() -> None:
     """Import here, once, what each fork would import anew: fairseq's commands and the plugin."""
     import torch._dynamo  # noqa: F401 the first optimizer of a process imports it
 
@@ -234,14 +237,14 @@ def _exit_code(work: Callable[..., None], arguments: tuple) -> int:
     return 0
 
 
-def _program(words: list[str]) -> None:
-    """In the fork: run it as Python would."""
+def run_program(words: list[str]) -> None:
+    """In a fork: run what ``python WORDS`` would run."""
     if words[0] == "-m":
         for name in [name for name in sys.modules if name.startswith("fairseq_cli")]:
             del sys.modules[name]  # run as __main__, it sets up its log
         sys.argv = words[1:]
         if words[1].startswith("fairseq_cli"):
-            _install_plugin(words[1])
+            install_plugin(words[1])
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
     elif words[0] == "-c":
         sys.argv = ["-c", *words[2:]]
@@ -252,8 +255,8 @@ def _program(words: list[str]) -> None:
         runpy.run_path(words[0], run_name="__main__")
 
 
-def _install_plugin(command: str) -> None:
-    """In the fork: what importing the plugin does in a process of this name, and nowhere else."""
+def install_plugin(command: str) -> None:
+    """In a fork: what importing the plugin does in a process of this name, and nowhere else."""
     import torch
 
     from vaswani_plugin.fairseq_plugin import patches, training

@@ -4,24 +4,18 @@ Nothing has to be imported again, so that a training of a hundred small updates 
 """
 
 import json
-import logging
-import multiprocessing
-import os
-import sys
 import tempfile
-import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import torch._dynamo  # noqa: F401 the first optimizer imports it: not anew in each fork
 from fairseq.file_io import PathManager
 from fairseq.tasks.fairseq_task import FairseqTask
-from fairseq_cli import train as fairseq_train
 
 import vaswani_plugin
+from tests.support.commands import Fork, import_fairseq, run_program
 
-vaswani_plugin.register()
+import_fairseq()
 
 PLUGIN = Path(vaswani_plugin.__file__).parent
 SECONDS = 240  # none takes so long, unless workers wait for one another without end
@@ -57,41 +51,25 @@ def train(folder: Path, *flags: object, workers: int = 1, apart: bool = False) -
     if workers > 1:
         common += ["--distributed-world-size", str(workers), "--distributed-no-spawn"]
         common += ["--distributed-init-method", f"file://{meeting}"]
-    processes = []
-    for rank in range(workers):
-        own = [*common, "--distributed-rank", str(rank)]
-        record, fork = meeting.with_name(f"{rank}"), multiprocessing.get_context("fork")
-        processes.append(fork.Process(target=_work, args=(own, record, apart and rank > 0)))
-        processes[-1].start()
-    for process in processes:
-        process.join(SECONDS)
-        process.kill()
-        process.join()
-    log = "".join(meeting.with_name(f"{rank}.log").read_text() for rank in range(workers))
-    found = meeting.with_name("0.json")
-    losses = json.loads(found.read_text()) if found.exists() else []
-    return Training(max(abs(p.exitcode) for p in processes), losses, folder, log)
+    forks = [
+        Fork(_work, [*common, "--distributed-rank", str(rank)], meeting, apart and rank > 0)
+        for rank in range(workers)
+    ]
+    ended = [fork.wait(SECONDS) for fork in forks]
+    record = meeting.with_name("losses.json")
+    losses = json.loads(record.read_text()) if record.exists() else []
+    log = "".join(done.stdout + done.stderr for done in ended)
+    return Training(max(abs(done.returncode) for done in ended), losses, folder, log)
 
 
-def _work(flags: list[str], record: Path, apart: bool) -> None:
-    """One worker: a process that ends here."""
-    code, losses = 1, []
-    with open(record.with_suffix(".log"), "w") as log:
-        sys.stdout = sys.stderr = log
-        logging.basicConfig(stream=log, level=logging.INFO, force=True)
-        try:
-            torch.set_num_threads(1)
-            _record_losses(losses)
-            if apart:
-                PathManager.isfile = staticmethod(lambda path: False)
-            sys.argv = ["fairseq-train", *flags]
-            fairseq_train.cli_main()
-            record.with_suffix(".json").write_text(json.dumps(losses))
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        log.flush()
-        os._exit(code)
+def _work(flags: list[str], meeting: Path, apart: bool) -> None:
+    losses: list[float] = []
+    _record_losses(losses)
+    if apart:
+        PathManager.isfile = staticmethod(lambda path: False)
+    run_program(["-m", "fairseq_cli.train", *flags])
+    if flags[-1] == "0":  # rank 0 knows the losses of all
+        meeting.with_name("losses.json").write_text(json.dumps(losses))
 
 
 def _record_losses(losses: list[float]) -> None:

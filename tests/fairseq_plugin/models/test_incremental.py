@@ -59,36 +59,6 @@ def test_a_reordered_cache_goes_on_as_the_reordered_batch(task, model, order):
     torch.testing.assert_close(step, expected, **EXACT)
 
 
-def test_reordered_encoder_output_is_that_of_the_picked_sentences(task):
-    model = exact_model(task)
-    batch = random_batch(task, LENGTHS)
-    picked = torch.tensor([2, 0, 2, 1])
-    reordered = model.encoder.reorder_encoder_out(
-        model.encoder(batch["src_tokens"], need_weights=True), picked
-    )
-    expected = model.encoder(batch["src_tokens"][picked], need_weights=True)
-    assert reordered["encoder_out"][0].shape == (12, 4, 32)
-    for name in ("encoder_out", "encoder_padding_mask", "attention"):
-        assert len(reordered[name]) == len(expected[name]) > 0
-        for ours, theirs in zip(reordered[name], expected[name], strict=True):
-            torch.testing.assert_close(ours, theirs, **EXACT)
-
-
-def test_alignment_can_be_spared(task):
-    model = exact_model(task)
-    batch = random_batch(task, LENGTHS)
-    encoder_out = model.encoder(batch["src_tokens"])
-    first = batch["prev_output_tokens"][:, :1]
-    with_alignment, extra = model.decoder(first, encoder_out, incremental_state={})
-    torch.testing.assert_close(
-        extra["attn"][0].sum(-1), torch.ones(3, 1, dtype=torch.float64), **EXACT
-    )
-    model.decoder.alignment_wanted = False
-    without, extra = model.decoder(first, encoder_out, incremental_state={})
-    assert extra["attn"] == [None]
-    torch.testing.assert_close(without, with_alignment, **EXACT)
-
-
 @pytest.fixture(scope="module")
 def parser():
     return make_parser()

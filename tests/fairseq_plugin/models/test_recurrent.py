@@ -151,20 +151,6 @@ def test_the_projected_loss_is_the_plain_one(task, model, epsilon):
         torch.testing.assert_close(fused, plain, atol=1e-9, rtol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"layers": 0}, "--layers is 0; it must be at least 1"),
-        ({"d_model": 0}, "--d-model is 0; it must be at least 1"),
-        ({"d_model": 9}, "--d-model 9 can't be halved"),
-        ({"attention": "none", "input_feeding": True}, "--input-feeding feeds attention back"),
-    ],
-)
-def test_sizes_that_make_no_model_are_refused(task, changes, message):
-    with pytest.raises(ValueError, match=message):
-        make_recurrent("attention", task, **changes)
-
-
 def lstm_parameters(inputs: int, units: int) -> int:
     """Four gates, each with a matrix for its input and its state, and PyTorch's two biases."""
     return 4 * units * (inputs + units + 2)
