@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -65,22 +63,11 @@ WAYS = {
 }
 
 
-def run(program: str, folder: Path, imported: str = "fairseq") -> dict:
-    """The state that a program prints; it runs from a file, as spawned processes need.
-
-    Args:
-        program: its text.
-        folder: an empty one.
-        imported: what is there before: "fairseq", "torch" or "nothing".
-    """
+def run(program: str, folder: Path) -> dict:
+    """The state that a program prints; it runs from a file, as spawned processes need."""
     script = folder / "program.py"
     script.write_text(program, encoding="utf-8")
-    start = {
-        "fairseq": run_python,
-        "torch": run_python,
-        "nothing": lambda script, **options: subprocess.run([sys.executable, script], **options),
-    }[imported]
-    done = start(
+    done = run_python(
         script,
         capture_output=True,
         text=True,
@@ -115,8 +102,7 @@ def test_the_loader_registers_and_patches(expected):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_gives_the_same_state(way, expected, tmp_path):
-    first = "fairseq" if "fairseq" in way or "loader, twice" in way else "torch"
-    found = run(f"{STATE}\n{WAYS[way]}\n{SHOW}", tmp_path, imported=first)
+    found = run(f"{STATE}\n{WAYS[way]}\n{SHOW}", tmp_path)
     assert comparable(found) == comparable(expected)
 
 
@@ -139,24 +125,6 @@ if __name__ == "__main__":
     worker.start()
     print(json.dumps(queue.get(timeout=120)))
     worker.join()
-"""
-    assert comparable(run(program, tmp_path)) == comparable(expected)
-
-
-def test_hydra_gives_the_same_state(expected, tmp_path):
-    program = f"""{STATE}
-from fairseq import utils
-from fairseq_cli import hydra_train
-
-def instead_of_training(cfg):
-    utils.import_user_module(cfg.common)
-    print(json.dumps(state()))
-
-hydra_train.pre_main = instead_of_training
-sys.argv = ["fairseq-hydra-train", "--config-dir", {str(REPO / "recipes/config")!r},
-            "--config-name", "translation", "task.data=unused", "common.cpu=true",
-            "common.user_dir={PLUGIN}", "hydra.run.dir={tmp_path}"]
-hydra_train.cli_main()
 """
     assert comparable(run(program, tmp_path)) == comparable(expected)
 

@@ -22,8 +22,6 @@ class Model:
     def __call__(self, lines, options):
         self.batches.append(list(lines))
         assert self.gate.wait(10)
-        if "bad" in lines:
-            raise ValueError("bad")
         return [f"{line.upper()}/{options.nbest}" for line in lines]
 
     def batch_done(self, lines, seconds):
@@ -110,18 +108,6 @@ def test_other_options_make_another_batch_and_neither_starves():
     assert ["b"] in model.batches[:3]
 
 
-def test_an_error_is_that_of_its_line_alone():
-    async def scenario(batcher, model):
-        return await asyncio.gather(
-            ask(batcher, "good"), ask(batcher, "fine", "bad"), return_exceptions=True
-        )
-
-    (good, bad), model = run(scenario)
-    assert good == ["GOOD/1"]
-    assert isinstance(bad, ValueError) and str(bad) == "bad"
-    assert len(model.batches[0]) == 3, "they were no batch: this shows nothing"
-
-
 def test_who_gives_up_is_not_translated():
     async def scenario(batcher, model):
         model.gate.clear()
@@ -138,26 +124,3 @@ def test_who_gives_up_is_not_translated():
 
     _, model = run(scenario)
     assert model.batches == [["first"], ["kept"]]
-
-
-def test_functions_of_the_model_run_between_batches():
-    threads = set()
-
-    async def scenario(batcher, model):
-        inner = model.__call__
-
-        def name(lines, options):
-            threads.add(threading.current_thread().name)
-            return inner(lines, options)
-
-        batcher._decode = name
-        await ask(batcher, "a")
-
-        def alone():
-            threads.add(threading.current_thread().name)
-            return 7
-
-        return await batcher.run_between_batches(alone)
-
-    found, _ = run(scenario)
-    assert found == 7 and len(threads) == 1

@@ -96,16 +96,6 @@ def test_embeddings_may_be_handed_in(models, batch, real):
     assert (found - plain).abs().max() > 0.1
 
 
-def test_the_full_context_may_be_seen(models, batch, real):
-    decoded = []
-    for model in models:
-        encoder_out = model.encoder(batch["src_tokens"], batch["src_lengths"])
-        tokens = batch["prev_output_tokens"]
-        decoded.append(model.decoder(tokens, encoder_out, full_context_alignment=True)[0])
-    torch.testing.assert_close(decoded[0][real[0]], decoded[1][real[0]], **NEAR)
-    assert (decoded[0] - models[0](**batch)[0])[real[0]].abs().max() > 1e-2
-
-
 def test_an_incomplete_configuration_is_completed_before_anything_is_built(task):
     from omegaconf import OmegaConf
 

@@ -189,15 +189,6 @@ def test_a_file_that_was_cut_off_is_named(files, tmp_path):
         dataset.__getitems__([2, 29])
 
 
-def test_pytorchs_loader_reads_them_so(files, monkeypatch):
-    dataset = make_pairs(*files)
-    monkeypatch.setattr(LanguagePairDataset, "__getitem__", None)
-    loader = torch.utils.data.DataLoader(
-        dataset, batch_sampler=[[4, 5], [6]], collate_fn=dataset.collater
-    )
-    assert [sorted(batch["id"].tolist()) for batch in loader] == [[4, 5], [6]]
-
-
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="the system lists no threads")
 def test_a_batch_starts_no_threads(files):
     """It is made in a thread beside the training, whose threads would wait for those."""
