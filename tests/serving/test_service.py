@@ -12,8 +12,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from services import LibreTranslateAPI, fake_service, get, httpx, running, wait_for
 
-from vaswani_plugin.serving.texts import Limits
-
 GOOD = {"q": "Hello you", "source": "en", "target": "de"}
 MEBIBYTE = 2**20
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -320,16 +318,6 @@ def test_who_a_request_is_forwarded_for_is_believed_of_trusted_proxies_alone(pro
     with running(fake_service(rate=1, proxies=proxies)) as service:
         headers = [{"X-Forwarded-For": f"10.0.0.{n}"} for n in range(2)]
         assert [post(service, json=GOOD, headers=h).status_code for h in headers] == statuses
-
-
-def test_an_idle_connection_is_kept_for_its_time():
-    assert Limits().idle_seconds == 75  # more than the 60 s of nginx and many clients
-    with running(fake_service(limits={"idle_seconds": 1.5, "header_seconds": 1})) as service:
-        with connect(service) as connection:
-            start = time.monotonic()
-            connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert b"200 OK" in until_closed(connection)
-            assert 1.3 < time.monotonic() - start < 4
 
 
 def test_clients_that_do_not_read_are_closed_and_hold_up_no_stop():

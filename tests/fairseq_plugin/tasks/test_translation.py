@@ -138,18 +138,6 @@ def test_a_class_handed_in_wins(model):
     assert type(task.build_generator([model], argparse.Namespace(), seq_gen_cls=Other)) is Other
 
 
-@pytest.mark.parametrize(
-    ("options", "wanted"),
-    [({}, False), ({"print_alignment": "hard"}, True)],
-    ids=str,
-)
-def test_attention_is_computed_only_where_something_reads_it(model, options, wanted):
-    task = make_translation_task(SYMBOLS)
-    generator = task.build_generator([model], argparse.Namespace(**options))
-    ((best, *_),) = generator.generate([model], make_sample([[5, 6, 7]]))
-    assert (best["attention"].numel() > 0) == wanted
-
-
 def test_replacing_of_unknown_words_is_refused(model):
     task = make_translation_task(SYMBOLS)
     with pytest.raises(UserError, match="--replace-unk fails in this version of fairseq"):
