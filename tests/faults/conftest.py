@@ -5,32 +5,25 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.forks import Fork, debug_config, make_data, start_training
+from tests.faults.forks import Fork, debug_config, start_training
 
 TWO_EPOCHS = ("--max-update", "14", "--save-interval-updates", "4", "--keep-interval-updates", "2")
 
 
-@pytest.fixture(scope="session")
-def data_bin(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The toy corpus, binarized without a process of its own."""
-    return make_data(tmp_path_factory.mktemp("corpus"))
-
-
 @pytest.fixture
-def start(data_bin: Path) -> Callable[..., Fork]:
+def start(toy_data_bin: Path) -> Callable[..., Fork]:
     """``start(SAVE_DIR, "--flag", …, fault=F)`` begins to train as `TWO_EPOCHS` says."""
 
-    def begin(save_dir: Path, *flags: object, fault=None, data: Path = data_bin) -> Fork:
-        cfg = debug_config(data, save_dir, *TWO_EPOCHS, *flags)
-        return start_training(cfg, fault)
+    def begin(save_dir: Path, *flags: object, fault=None) -> Fork:
+        return start_training(debug_config(toy_data_bin, save_dir, *TWO_EPOCHS, *flags), fault)
 
     return begin
 
 
 @pytest.fixture(scope="session")
-def undisturbed(data_bin: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undisturbed(toy_data_bin: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The save folder of a run of `TWO_EPOCHS` to its end."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    run = start_training(debug_config(data_bin, folder, *TWO_EPOCHS))
+    run = start_training(debug_config(toy_data_bin, folder, *TWO_EPOCHS))
     assert run.wait() == 0, run.output()
     return folder

@@ -11,13 +11,12 @@ from pathlib import Path
 
 import torch
 import torch._dynamo  # noqa: F401 the first optimizer imports it: not anew in each fork
-from fairseq import checkpoint_utils, options
+from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
-from fairseq_cli import preprocess, train
+from fairseq_cli import train
 from fairseq_flags import training_config
 from omegaconf import DictConfig, open_dict
 
-from tests.conftest import write_toy_corpus
 from tests.support import commands
 from vaswani_plugin.fairseq_plugin.patches.checkpoints import MASTERS
 from vaswani_plugin.fairseq_plugin.training import preemption
@@ -28,19 +27,6 @@ DEBUG = (
     *("--log-interval", "1", "--ddp-backend", "legacy_ddp"),
 )
 """Seven updates an epoch on the toy corpus, each in milliseconds, with dropout."""
-
-
-def make_data(folder: Path) -> Path:
-    """The toy corpus as fairseq reads it, made in this process."""
-    text = folder / "text"
-    text.mkdir()
-    write_toy_corpus(text)
-    flags = ["--source-lang", "src", "--target-lang", "tgt", "--joined-dictionary"]
-    for split in ("train", "valid", "test"):
-        flags += [f"--{split}pref", str(text / split)]
-    flags += ["--destdir", str(folder / "data"), "--workers", "1"]
-    preprocess.main(options.get_preprocessing_parser().parse_args(flags))
-    return folder / "data"
 
 
 def debug_config(data: Path, save_dir: Path, *flags: object) -> DictConfig:

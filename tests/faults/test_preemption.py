@@ -100,11 +100,11 @@ def test_a_whole_group_may_be_signalled(start, undisturbed, tmp_path):
     assert updates_in(folder / "checkpoint_last.pt") == 6
 
 
-def test_one_worker_is_asked_and_all_leave(data_bin, tmp_path):
+def test_one_worker_is_asked_and_all_leave(toy_data_bin, tmp_path):
     from tests.faults.conftest import TWO_EPOCHS
     from tests.faults.forks import debug_config
 
-    cfg = debug_config(data_bin, tmp_path / "run", *TWO_EPOCHS)
+    cfg = debug_config(toy_data_bin, tmp_path / "run", *TWO_EPOCHS)
     faults = [None, signalled_in("clip_grad_norm", 2)]
     runs = [
         start_training(as_worker(cfg, rank, 2, tmp_path / "meeting"), f)

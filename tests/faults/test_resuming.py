@@ -162,22 +162,15 @@ def chosen(folder):
     return choose(folder / "checkpoint_last.pt", "").name
 
 
-def test_the_last_state_is_the_choice(folder):
+def test_the_state_of_the_most_updates_is_the_choice(folder):
     assert chosen(folder) == "checkpoint_last.pt"
-
-
-def test_then_the_one_of_the_most_updates(folder):
-    damage(folder / "checkpoint_last.pt")
-    assert chosen(folder) == "checkpoint_2_8.pt"
-    damage(folder / "checkpoint_2_8.pt")
-    assert chosen(folder) == "checkpoint1.pt"
-
-
-def test_a_newer_file_counts_only_with_more_updates(folder):
-    save(folder / "checkpoint_best.pt", 12)
+    save(folder / "checkpoint_best.pt", 12)  # newer, and of no more updates
     assert chosen(folder) == "checkpoint_last.pt"
     save(folder / "checkpoint_best.pt", 13)
-    assert chosen(folder) == "checkpoint_best.pt"
+    for name in ("checkpoint_best.pt", "checkpoint_last.pt", "checkpoint_2_8.pt"):
+        assert chosen(folder) == name
+        damage(folder / name)
+    assert chosen(folder) == "checkpoint1.pt"
 
 
 @pytest.mark.parametrize("missing", ["last_optimizer_state", "extra_state"])

@@ -148,8 +148,8 @@ def test_another_error_stays_an_error(start, tmp_path):
     assert "RuntimeError: a defect" in run.output()
 
 
-def test_one_of_several_workers_can_not_skip(data_bin, tmp_path):
-    cfg = debug_config(data_bin, tmp_path / "run", "--max-update", 5)
+def test_one_of_several_workers_can_not_skip(toy_data_bin, tmp_path):
+    cfg = debug_config(toy_data_bin, tmp_path / "run", "--max-update", 5)
     faults = [None, failing_in({2: torch.OutOfMemoryError("CUDA out of memory.")})]
     runs = [
         start_training(as_worker(cfg, rank, 2, tmp_path / "meeting"), f)

@@ -17,8 +17,8 @@ from vaswani_plugin.fairseq_plugin.patches import distribution
 
 
 @pytest.mark.parametrize("victim", [0, 1])
-def test_the_other_worker_does_not_wait_for_ever(data_bin, tmp_path, victim):
-    cfg = debug_config(data_bin, tmp_path / "run", *TWO_EPOCHS)
+def test_the_other_worker_does_not_wait_for_ever(toy_data_bin, tmp_path, victim):
+    cfg = debug_config(toy_data_bin, tmp_path / "run", *TWO_EPOCHS)
     runs = [
         start_training(
             as_worker(cfg, rank, 2, tmp_path / "meeting"),
@@ -64,10 +64,10 @@ def test_every_command_reports_the_end_of_a_worker(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_starter_hands_the_signal_on(data_bin, tmp_path):
+def test_the_starter_hands_the_signal_on(toy_data_bin, tmp_path):
     """fairseq starts the workers itself; the scheduler knows only the process that it started."""
     flags = (*TWO_EPOCHS, "--max-update", 400, "--distributed-world-size", 2)
-    run = start_training(debug_config(data_bin, tmp_path / "run", *flags))
+    run = start_training(debug_config(toy_data_bin, tmp_path / "run", *flags))
     run.wait_for("num_updates=6", timeout=300)
     os.kill(run.pid, signal.SIGTERM)
     assert run.wait() == EXIT_CODE, run.output()
