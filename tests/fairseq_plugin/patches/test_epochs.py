@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 
 import pytest
+import torch
 from fairseq.data import iterators
 from fairseq.logging import meters
 
@@ -14,15 +15,24 @@ from vaswani_plugin.fairseq_plugin.patches import epochs
 vaswani_plugin.register()
 
 
-class Numbers(list):
+class Numbers(torch.utils.data.Dataset):
     """Samples that are their own numbers."""
 
     supports_prefetch = False
 
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+    def __len__(self) -> int:
+        return self.size
+
 
 def workers_of(count: int, batches: int, **options) -> list[iterators.EpochBatchIterator]:
     """One iterator for each worker, over batches of a single sample, shuffled."""
-    parts = Numbers(range(batches)), list, [[n] for n in range(batches)]
+    parts = Numbers(batches), list, [[n] for n in range(batches)]
     return [
         iterators.EpochBatchIterator(*parts, num_shards=count, shard_id=k, **options)
         for k in range(count)
@@ -106,7 +116,7 @@ def test_a_skipped_remainder_is_less_than_a_group(frequency, done):
 
 
 def with_batches(batches) -> iterators.EpochBatchIterator:
-    return iterators.EpochBatchIterator(Numbers(range(23)), list, batches)
+    return iterators.EpochBatchIterator(Numbers(23), list, batches)
 
 
 @pytest.mark.parametrize(
