@@ -56,11 +56,11 @@ def progress() -> None:
         text = f"loss {record['loss']}, {float(record['wps']):,.0f} tokens/s{valid}"
         bar.set_postfix_str(text, refresh=False)
         bar.update(done - bar.n)
-        if first is None:
-            minutes = math.ceil((total - done) / max(float(record["ups"]), 1e-9) / 60)
+        if first is None and float(record["ups"]) > 0:  # of its first update fairseq knows none
+            minutes = math.ceil((total - done) / float(record["ups"]) / 60)
             print(f"at most {minutes:,} min for {total:,} updates", file=sys.stderr)
             first, shown = done, now
-        elif hidden and now - shown > 60:
+        elif first is not None and hidden and now - shown > 60:
             shown = now
             print(f"update {done:,} of {total:,}, {text}", file=sys.stderr)
     bar.close()

@@ -8,6 +8,7 @@ import pytest
 from toy_bundle import SENTENCES, write_toy_bundle
 
 from tests.support.commands import Ended, vaswani
+from vaswani_plugin.inference.translator import Translator
 
 ENGINES = {"own": None, "ctranslate2": "ctranslate2", "onnx": "onnxruntime"}
 LINES = [*SENTENCES, "", " \t ", "a bird", " ".join(SENTENCES), "NUL \x00 @@ &amp; </s> \u2028"]
@@ -70,3 +71,16 @@ def test_a_line_that_is_too_long_is_refused_by_all(engine):
         stdin=f"a bird\n{long}\n".encode(),
     )
     assert done.out.count("\n") == 1 and "standard input:2: a sentence of" in done.error
+
+
+def test_alignments_do_not_depend_on_the_batch(engine):
+    translator = Translator.from_pretrained(engine["this"], device="cpu")
+    texts = [*SENTENCES, *(" ".join(text.split()[:2]) for text in SENTENCES)]
+
+    def alignments(texts):
+        found = translator.translate(texts, beam=4, align=True, long="split")
+        return [one.alignment for one in found]
+
+    together = alignments(texts)
+    assert together == [found for text in texts for found in alignments([text])]
+    assert len(set(map(tuple, together))) > 2

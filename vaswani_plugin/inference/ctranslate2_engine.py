@@ -183,6 +183,8 @@ class CTranslate2Engine:
         """
         # Greedy search has no use for patience: all hypotheses would be the same.
         patience = PATIENCE if options.beam > 1 else 1
+        # In a batch with beams, CTranslate2 4.8 gives first words the attention of other sentences.
+        align = options.print_alignment is not None
         results = self.translator.translate_batch(
             sources,
             beam_size=options.beam,
@@ -195,7 +197,8 @@ class CTranslate2Engine:
             suppress_sequences=[[PADDING]] if forbid else None,
             return_scores=True,
             return_end_token=True,
-            return_attention=options.print_alignment is not None,
+            return_attention=align,
+            max_batch_size=1 if align else 0,
         )
         return [
             self._ranked(source, result, options) or self._decode([source], options, forbid=True)[0]
