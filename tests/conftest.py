@@ -103,6 +103,8 @@ def pytest_runtest_setup() -> None:
         sys.modules["numpy"].random.seed(1)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(1)
+        # A command that ran here with --threads leaves its number behind.
+        sys.modules["torch"].set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -145,6 +145,8 @@ class Fork:
                 os.environ.clear()
                 os.environ.update(env)
             _forget_pytest()
+            if "torch" in sys.modules:  # OpenMP waits for ever for threads that a fork lacks
+                sys.modules["torch"].set_num_threads(1)
             code = _exit_code(work, arguments)
         sys.exit(code)
 
