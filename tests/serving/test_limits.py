@@ -20,7 +20,7 @@ def test_keys_and_rates(tmp_path):
         ("abc 0\n", ":1"),
         ("abc\nxyz\nabc 3\n", ":3"),
         ("# nothing\n", ""),
-        (b"\xff\xfe", ""),
+        (b"abc\n\xff\xfe", ":2"),
     ],
 )
 def test_a_broken_file_is_named_with_its_line(tmp_path, text, place):

@@ -22,7 +22,10 @@ from vaswani_plugin.serving.work import Service
 
 
 class FakeTranslator:
-    """A `service.Translator`; each call takes `call` seconds, and `line` more for each text."""
+    """What a `Service` calls of a `Translator`.
+
+    A call takes `call` seconds, and `line` more for each text.
+    """
 
     source_language, target_language = "en", "de"
 

@@ -25,15 +25,17 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from vaswani_plugin import register
-from vaswani_plugin.errors import message_line
+from vaswani_plugin.errors import UserError, message_line
 
 if TYPE_CHECKING:
     import torch
+
+    from vaswani_plugin.text.lines import LocatedLines
 
 Number = TypeVar("Number", int, float)
 Function = TypeVar("Function", bound=Callable[..., None])
@@ -228,6 +230,41 @@ def buffer_size(buffer: int | None, inputs: list[str], usual: int) -> int:
     """The lines to read before any is answered: --buffer, or 1 for a person who types them."""
     is_typed = inputs == ["-"] and sys.stdin.isatty()
     return buffer or (1 if is_typed else usual)
+
+
+def write_results(
+    lines: "LocatedLines",
+    output: Path | None,
+    results: Iterable,
+    shown: Callable[[int, Any], list[str]],
+    remedy: str = "",
+) -> None:
+    """Write the results of lines as they come, under a progress bar.
+
+    Args:
+        lines: the input.
+        output: the file to write; None: standard output.
+        results: one of each line.
+        shown: the lines to write for the number of a line (from 1 on) and its result.
+        remedy: what to do about a line that is too long for the model.
+
+    Raises:
+        UserError: a line is too long; names its place.
+        OSError: a file can't be read or written.
+    """
+    from vaswani_plugin.inference.texts import TextTooLong
+    from vaswani_plugin.text.outputs import line_progress, open_output
+
+    with open_output(output) as write, line_progress(lines.paths, output) as bar:
+        try:
+            for number, result in enumerate(results, start=1):
+                write(shown(number, result))
+                bar.update()
+        except TextTooLong as error:
+            raise UserError(
+                f"{lines.place(error.number)}: a sentence of {error.count} subwords, the model "
+                f"takes {error.longest}: {remedy}"
+            ) from error
 
 
 def start_fairseq() -> None:

@@ -3,9 +3,8 @@
 import importlib.util
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from vaswani_plugin.cli.command import (
     Count,
@@ -20,6 +19,7 @@ from vaswani_plugin.cli.command import (
     probability,
     show,
     titled,
+    write_results,
 )
 from vaswani_plugin.decoding import PAPER_DECODING, PARSER_DECODING
 from vaswani_plugin.errors import UserError, message_line
@@ -238,8 +238,8 @@ def complete(
             _write("\n")
             _warn(completed)
         return
-    is_typed = not prompts and sys.stdin.isatty()
-    found = loaded.stream(texts, buffer=1 if is_typed else 64, **options)
+    buffer = buffer_size(None, prompts or ["-"], 64)
+    found = loaded.stream(texts, buffer=buffer, **options)
     for number, completed in enumerate(found, start=1):
         _warn(completed)
         lines = [completed.prompt + one.text for one in completed.continuations]
@@ -312,8 +312,9 @@ def summarize(
 
     loaded = LanguageModel.from_pretrained(model, device=chosen_device(cpu, threads))
     summarizer = Summarizer(loaded)
+    lines = LocatedLines(inputs)
     summaries = summarizer.stream(
-        LocatedLines(inputs),
+        lines,
         buffer=buffer_size(buffer, inputs, 256),
         beam=beam,
         length_penalty=lenpen,
@@ -323,30 +324,18 @@ def summarize(
     )
     total = cut = 0
 
-    def shown(number: int, summary: "Summary") -> str:
+    def shown(number: int, summary: "Summary") -> list[str]:
         nonlocal total, cut
         total, cut = number, cut + (summary.read_tokens < summary.article_tokens)
-        return _summary_as_json(number, summary) if format == "json" else summary.text
+        return [_summary_as_json(number, summary) if format == "json" else summary.text]
 
-    _write_lines(inputs, output, summaries, shown)
+    write_results(lines, output, summaries, shown)
     if cut:
         print(
             f"vaswani summarize: {cut:,} of {total:,} articles are longer than the model reads; "
             f"of those the first {summarizer.article_tokens} units were read",
             file=sys.stderr,
         )
-
-
-def _write_lines(
-    inputs: list[str], output: Path | None, results: Iterable, shown: Callable[[int, Any], str]
-) -> None:
-    """Write a line for each result as it comes, under a progress bar."""
-    from vaswani_plugin.text.outputs import line_progress, open_output
-
-    with open_output(output) as write, line_progress(inputs, output) as bar:
-        for number, result in enumerate(results, start=1):
-            write([shown(number, result)])
-            bar.update()
 
 
 def _summary_as_json(number: int, summary: "Summary") -> str:
@@ -407,7 +396,6 @@ def parse(
     if draw is not None:
         _check_drawing(draw)
     from vaswani_plugin.inference.parsing import Parser
-    from vaswani_plugin.inference.texts import TextTooLong
 
     parser = Parser.from_pretrained(model, device=chosen_device(cpu, threads))
     lines = LocatedLines(inputs)
@@ -421,23 +409,14 @@ def parse(
     )
     total = malformed = 0
 
-    def shown(number: int, sentence: "ParsedSentence") -> str:
+    def shown(number: int, sentence: "ParsedSentence") -> list[str]:
         nonlocal total, malformed
         total += bool(sentence.words)
         malformed += bool(sentence.words) and not sentence.bracketing
         _draw(number, sentence, draw)
-        return _shown(number, sentence, pretty, format)
+        return [_shown(number, sentence, pretty, format)]
 
-    def located() -> Iterator["ParsedSentence"]:
-        try:
-            yield from found
-        except TextTooLong as error:
-            raise UserError(
-                f"{lines.place(error.number)}: the line has {error.count} units, the model takes "
-                f"{error.longest}: divide it"
-            ) from error
-
-    _write_lines(inputs, output, located(), shown)
+    write_results(lines, output, found, shown, "divide it")
     if unconstrained:
         print(f"vaswani parse: {malformed:,} of {total:,} sentences got no tree", file=sys.stderr)
 

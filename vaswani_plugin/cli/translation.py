@@ -16,6 +16,7 @@ from vaswani_plugin.cli.command import (
     one_of,
     seconds,
     titled,
+    write_results,
 )
 from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
@@ -77,16 +78,14 @@ def translate(
         OSError: a file can't be read or written.
     """
     from vaswani_plugin.text.lines import LocatedLines
-    from vaswani_plugin.text.outputs import check_outputs, line_progress, open_output
+    from vaswani_plugin.text.outputs import check_outputs
 
     inputs = inputs or ["-"]
     check_outputs("--output", [output], inputs)
     translator = load_translator(model, engine, cpu, threads, fp16, bf16)
-    raw = LocatedLines(inputs)
-    from vaswani_plugin.inference.texts import TextTooLong
-
+    lines = LocatedLines(inputs)
     translations = translator.stream(
-        raw,
+        lines,
         beam=beam,
         nbest=nbest,
         length_penalty=lenpen,
@@ -96,30 +95,25 @@ def translate(
         align=format == "json",
         buffer=buffer_size(buffer, inputs, 1000),
     )
-    with open_output(output) as write, line_progress(inputs, output) as bar:
-        try:
-            for number, translation in enumerate(translations, start=1):
-                write(_shown(number, translation, nbest, format))
-                bar.update()
-        except TextTooLong as error:
-            raise UserError(
-                f"{raw.place(error.number)}: a sentence of {error.count} subwords, the model takes "
-                f"{error.longest}: give --long split or --long truncate, or divide the line"
-            ) from error
 
-
-def _shown(number: int, translation: "Translation", nbest: int, format: str) -> list[str]:
-    """The output lines of a translation: one, or with --format text one for each of --nbest."""
-    if format == "text" and nbest == 1:
-        return [translation.text]
-    if format == "text":
+    def shown(number: int, translation: "Translation") -> list[str]:
+        if format == "json":
+            return [_as_json(number, translation)]
+        if nbest == 1:
+            return [translation.text]
         return [f"{number}\t{h.score:.6f}\t{h.text}" for h in translation.hypotheses]
+
+    remedy = "give --long split or --long truncate, or divide the line"
+    write_results(lines, output, translations, shown, remedy)
+
+
+def _as_json(number: int, translation: "Translation") -> str:
     names = {"text": "text", "score": "score", "tokens": "tokens"}
     names |= {"positional_scores": "token_scores", "alignment": "alignment"}
     entries = [
         {key: getattr(h, name) for key, name in names.items()} for h in translation.hypotheses
     ]
-    return [json.dumps({"line": number, "source": translation.source, "hypotheses": entries})]
+    return json.dumps({"line": number, "source": translation.source, "hypotheses": entries})
 
 
 def load_translator(
@@ -215,20 +209,14 @@ def serve(
         OSError: a file can't be read.
     """
     try:
-        import babel  # noqa: F401
-        import limits as _limits  # noqa: F401
-        import lxml  # noqa: F401
-        import prometheus_client  # noqa: F401
-        import python_multipart  # noqa: F401
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
+        import python_multipart  # noqa: F401 Starlette would miss it at the first form only
+
+        from vaswani_plugin.serving.app import Gate, read_keys
+        from vaswani_plugin.serving.server import bound_socket, run
+        from vaswani_plugin.serving.texts import Limits
+        from vaswani_plugin.serving.work import Service
     except ModuleNotFoundError as error:
         raise UserError(f"{error}: vaswani serve needs pip install -e '.[serve]'") from error
-    from vaswani_plugin.serving.app import Gate, read_keys
-    from vaswani_plugin.serving.server import bound_socket, run
-    from vaswani_plugin.serving.texts import Limits
-    from vaswani_plugin.serving.work import Service
-
     keys = None if api_keys is None else read_keys(api_keys)
     limits = Limits(
         body_bytes=body_bytes,

@@ -45,6 +45,7 @@ from vaswani_plugin.serving.texts import (
     texts_of,
 )
 from vaswani_plugin.serving.work import BUSY, Options, Service, log
+from vaswani_plugin.text.lines import read_lines
 
 Answer = TypeVar("Answer")
 GONE = 499
@@ -76,11 +77,7 @@ def read_keys(path: Path) -> dict[str, int | None]:
         OSError: the file can't be read.
     """
     keys: dict[str, int | None] = {}
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8; write the keys in plain text") from error
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         match = re.fullmatch(r"\s*([^#\s]\S*)(?:\s+0*([1-9][0-9]*))?\s*", line)
         if match and match[1] not in keys:
             keys[match[1]] = int(match[2]) if match[2] else None
