@@ -18,7 +18,7 @@ from vaswani_plugin.inference import ctranslate2_engine
 from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
 from vaswani_plugin.inference.engine import Decoded, Engine
 from vaswani_plugin.inference.models import Loaded
-from vaswani_plugin.inference.search_engine import SearchEngine
+from vaswani_plugin.inference.search_engine import TorchEngine
 from vaswani_plugin.inference.translator import Translator
 from vaswani_plugin.model.build import build
 from vaswani_plugin.model.configuration import Configuration
@@ -113,7 +113,7 @@ def make_engines(
     spec = transformer_spec(model.state_dict(), cfg, symbols, symbols)
     folder.mkdir()
     write_spec(spec, folder)
-    stock = SearchEngine(Loaded(plain, cfg, dictionary, dictionary), torch.device("cpu"))
+    stock = TorchEngine(Loaded(plain, cfg, dictionary, dictionary), torch.device("cpu"))
     ctranslate2 = CTranslate2Engine(folder, "cpu", "default", 1)
     return Decoder(stock, **search), Decoder(ctranslate2, **search)
 

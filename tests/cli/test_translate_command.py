@@ -244,7 +244,7 @@ def chosen(monkeypatch) -> list:
         asked.append((device.type, dtype))
         raise ValueError("chosen")
 
-    monkeypatch.setattr(search_engine, "SearchEngine", engine)
+    monkeypatch.setattr(search_engine, "TorchEngine", engine)
     return asked
 
 

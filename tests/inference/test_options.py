@@ -26,7 +26,7 @@ def refused(part: str, kinds, **given: object) -> None:
 @pytest.mark.parametrize("value", [0, -1])
 def test_counts_are_positive(value):
     refused(f"--beam {value}: must be at least 1", KINDS, beam=value)
-    refused(f"--nbest {value}: must be at least 1", KINDS, nbest=value)
+    refused(f"--nbest {value}: must be at least 1", KINDS[:3], nbest=value)
     refused(f"--batch-tokens {value}: must be at least 1", KINDS, batch_tokens=value)
     refused(f"--max-length {value}: ", [SummaryOptions], max_length=value)
     refused(f"--max-new-tokens {value}: ", [CompletionOptions], max_new_tokens=value)
@@ -36,7 +36,7 @@ def test_counts_are_positive(value):
 
 
 def test_what_does_not_fit_together():
-    refused("a beam of 2 finds no more than 2", KINDS, beam=2, nbest=3)
+    refused("a beam of 2 finds no more than 2", KINDS[:3], beam=2, nbest=3)
     for name, value in (("top_k", 3), ("top_p", 0.5), ("seed", 1), ("temperature", 0.5)):
         refused(f"--{name.replace('_', '-')} goes with --sampling", SAMPLED, **{name: value})
     refused("--beam and --sampling exclude", SAMPLED, beam=2, sampling=True)
@@ -50,7 +50,8 @@ def test_what_does_not_fit_together():
 
 
 def test_an_unknown_name_is_refused_with_those_there_are():
-    refused("beams: no option of that name; there are beam, nbest", KINDS, beams=3)
+    refused("beams: no option of that name; there are beam, nbest", KINDS[:3], beams=3)
+    refused("nbest: no option of that name; there are beam, length", [SummaryOptions], nbest=2)
     refused("sampling: no option of that name", KINDS[2:], sampling=True)
 
 

@@ -10,7 +10,7 @@ from toy_bundle import POSITIONS, SENTENCES, write_toy_bundle
 
 from vaswani_plugin import Translator
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.results import EMPTY
+from vaswani_plugin.inference.results import Hypothesis
 from vaswani_plugin.inference.texts import TextTooLong
 
 LONGEST = POSITIONS - 1  # the end of sentence takes one
@@ -110,7 +110,7 @@ def test_scores_and_alignment(translator):
 def test_nothing_to_translate(translator):
     assert translator.translate([]) == []
     for text in ("", " \u3000", "\n"):
-        assert translator.translate(text).hypotheses == (EMPTY,)
+        assert translator.translate(text).hypotheses == (Hypothesis("", 0.0, (), (), ()),)
 
 
 def test_a_line_break_counts_as_a_space(translator):

@@ -30,8 +30,8 @@ SPREADS = {
 @pytest.mark.parametrize("name", SPREADS)
 def test_spread(name, family):
     torch.manual_seed(1)
-    cfg = Configuration(d_model=D, d_ff=D_FF, decoder_layers=1, encoder_layers=1, heads=2)
-    cfg = Configuration(**(vars(cfg) | {"initial_weights": name}))
+    sizes = {"d_model": D, "d_ff": D_FF, "encoder_layers": 1, "decoder_layers": 1, "heads": 2}
+    cfg = Configuration(**sizes, initial_weights=name)
     words = Dictionary()
     for number in range(400):
         words.add_symbol(str(number))

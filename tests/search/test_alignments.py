@@ -1,4 +1,4 @@
-"""Alignments of models whose attention is a tensor: fairseq's ConvS2S and LSTM."""
+"""Alignments out of attention, and of models whose attention is a tensor: ConvS2S and LSTM."""
 
 import argparse
 
@@ -7,13 +7,36 @@ import torch
 from fairseq import utils
 from fairseq.sequence_generator import SequenceGeneratorWithAlignment
 from foreign_models import make_convolutional, make_lstm
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from model_factory import make_model
 from recurrent_models import make_recurrent
 from search_setup import EOS, PAD, make_generator, make_sample, make_translation_task
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.search.search import hard_alignment, soft_alignment
 
 SOURCES = [[11, 5, 5, 20, 9], [9, 12, 7], [14]]
+TOKENS = st.lists(st.sampled_from([PAD, EOS, 4, 5, 6]), min_size=1, max_size=7)
+
+
+@settings(deadline=None)
+@given(TOKENS, TOKENS, st.integers(0, 1000))
+def test_they_are_fairseqs(source, target, seed):
+    generator = torch.Generator().manual_seed(seed)
+    attention = torch.rand(len(target), len(source), generator=generator).softmax(dim=1)
+    rows = torch.tensor(source), torch.tensor(target), PAD, EOS
+    expected = utils.extract_hard_alignment(attention.clone(), *rows)  # it writes into it
+    assert hard_alignment(attention, *rows) == expected
+    assert soft_alignment(attention, *rows) == utils.extract_soft_alignment(attention, *rows)
+
+
+def test_words_are_counted_without_padding_and_ends():
+    attention = torch.tensor([[0.9, 0.1, 0.2, 0.0], [0.9, 0.3, 0.1, 0.0], [0.5, 0.5, 0.5, 0.5]])
+    source, target = torch.tensor([PAD, 7, 8, EOS]), torch.tensor([9, 10, EOS])
+    before = attention.clone()
+    assert hard_alignment(attention, source, target, PAD, EOS) == [(1, 0), (0, 1)]
+    assert torch.equal(attention, before), "the attention is the caller's"
 
 
 @pytest.fixture(scope="module")

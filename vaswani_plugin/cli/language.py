@@ -21,8 +21,8 @@ from vaswani_plugin.cli.command import (
     titled,
     write_results,
 )
-from vaswani_plugin.decoding import PAPER_DECODING, PARSER_DECODING
 from vaswani_plugin.errors import UserError, message_line
+from vaswani_plugin.search.options import PAPER_DECODING, PARSER_DECODING
 
 if TYPE_CHECKING:
     from vaswani_plugin.inference.completion import CompletedPrompt

@@ -18,8 +18,8 @@ from vaswani_plugin.cli.command import (
     titled,
     write_results,
 )
-from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.search.options import PAPER_DECODING
 
 if TYPE_CHECKING:
     from vaswani_plugin.inference.results import Translation

@@ -25,7 +25,6 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.exported_model import (
     SIDES,
@@ -52,6 +51,7 @@ from vaswani_plugin.export.huggingface_tokenizer import (
 from vaswani_plugin.inference.checkpoints import shared_owners
 from vaswani_plugin.inference.model_card import front_matter
 from vaswani_plugin.model.configuration import Configuration
+from vaswani_plugin.search.options import PAPER_DECODING
 from vaswani_plugin.text.dictionary import BOS, EOS, PAD, UNK, Dictionary
 from vaswani_plugin.text.outputs import write_json
 from vaswani_plugin.text.settings import (

@@ -20,7 +20,6 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
 
-from vaswani_plugin.decoding import MAX_NEW_TOKENS
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.exported_model import (
     Weights,
@@ -37,6 +36,7 @@ from vaswani_plugin.export.huggingface_tokenizer import FILE as TOKENIZER
 from vaswani_plugin.export.huggingface_tokenizer import text_tokenizer, tokenizer_config
 from vaswani_plugin.inference.models import load_language_model, load_text_pipeline
 from vaswani_plugin.model.configuration import Configuration
+from vaswani_plugin.search.options import MAX_NEW_TOKENS
 from vaswani_plugin.search.text_models import TextModel
 from vaswani_plugin.text.dictionary import EOS, PAD
 from vaswani_plugin.text.outputs import write_json

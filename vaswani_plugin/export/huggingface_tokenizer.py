@@ -240,8 +240,7 @@ def bpe_tokenizer(model: Path, settings: Settings, dictionary: Dictionary) -> di
         dictionary: of both languages.
 
     Raises:
-        UserError: Hugging Face's tokenizers can't do the same; says why.
-        UserError: the bundle's codes can't be read.
+        UserError: Hugging Face's tokenizers can't do the same, or the bundle's codes can't be read.
     """
     if settings.subwords != "subword-nmt" or settings.tokenizer != "moses":
         raise _refused(f"is prepared by tokenizer {settings.tokenizer} and {settings.subwords}")

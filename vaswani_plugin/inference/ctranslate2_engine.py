@@ -16,13 +16,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import RawAttention
 from vaswani_plugin.inference.results import Decoded, Tokens
 from vaswani_plugin.modules.length_penalty import length_penalty
 from vaswani_plugin.processor import has_vnni, instructions
-from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.options import PAPER_DECODING, SearchOptions
 from vaswani_plugin.text.lines import read_json
 
 PATIENCE = 2

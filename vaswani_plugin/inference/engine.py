@@ -142,6 +142,6 @@ def load_engine(
         return OnnxEngine(bundle, threads)
     import torch
 
-    from vaswani_plugin.inference.search_engine import SearchEngine
+    from vaswani_plugin.inference.search_engine import TorchEngine
 
-    return SearchEngine(bundle.load_model(), torch.device(device), dtype_of(precision), threads)
+    return TorchEngine(bundle.load_model(), torch.device(device), dtype_of(precision), threads)

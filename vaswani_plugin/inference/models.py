@@ -71,14 +71,6 @@ TASKS_OF_PAIRS = (TASK, "translation")
 TASKS_OF_TEXT = ("language_modeling", "vaswani_language_modeling")
 
 
-class Parts(NamedTuple):
-    """The sizes of a model, and its dictionaries."""
-
-    sizes: Configuration
-    source: Dictionary
-    target: Dictionary
-
-
 class Loaded(NamedTuple):
     """A Transformer in evaluation mode, on the CPU, its configuration and its dictionaries."""
 
@@ -153,15 +145,17 @@ def _encoder_decoder(
     path: Path, state: Checkpoint, folder: Path, languages: tuple[str, str]
 ) -> Loaded | LoadedRecurrent:
     family = _family(path, state, (TRANSFORMER, *RECURRENT))
+    source, target = _load_dictionaries(state, folder, languages)
+    options, weights = (state["cfg"]["model"], state["cfg"]["task"]), state["model"]
     if family == TRANSFORMER:
-        parts = read_parts(state, folder, languages)
-        return Loaded(make_transformer(*parts, state["model"], path), *parts)
+        sizes = Configuration.from_checkpoint(*options)
+        model = make_transformer(sizes, source, target, weights, path)
+        return Loaded(model, sizes, source, target)
     from vaswani_plugin.model.ancestors import build_recurrent  # translating mostly needs none
 
-    sizes = RECURRENT[family].from_checkpoint(state["cfg"]["model"], state["cfg"]["task"])
-    source, target = _load_dictionaries(state, folder, languages)
-    model = with_weights(lambda: build_recurrent(sizes, source, target), state["model"], path)
-    return LoadedRecurrent(model, sizes, source, target)
+    recurrent = RECURRENT[family].from_checkpoint(*options)
+    lstm = with_weights(lambda: build_recurrent(recurrent, source, target), weights, path)
+    return LoadedRecurrent(lstm, recurrent, source, target)
 
 
 def _configuration(path: Path, state: Checkpoint) -> Mapping[str, Any]:
@@ -180,24 +174,6 @@ def _family(path: Path, state: Checkpoint, families: tuple[str, ...]) -> str:
     if found is None:
         raise ForeignModel(f"{path} holds {name!r}")
     return found
-
-
-def read_parts(state: Checkpoint, folder: Path, languages: tuple[str, str]) -> Parts:
-    """Read what a checkpoint's Transformer is built from, beside its weights.
-
-    Args:
-        state: the checkpoint.
-        folder: of the dictionaries.
-        languages: source and target language, as in the names of the dictionaries.
-
-    Raises:
-        ValueError: a dictionary can't be used or is another one than in training, or a size has
-            the wrong type.
-        OSError: a dictionary can't be read.
-    """
-    cfg = state["cfg"]
-    dictionaries = _load_dictionaries(state, folder, languages)
-    return Parts(Configuration.from_checkpoint(cfg["model"], cfg["task"]), *dictionaries)
 
 
 def _load_dictionaries(

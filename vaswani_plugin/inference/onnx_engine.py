@@ -18,7 +18,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import RawAttention
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.results import Tokens
-from vaswani_plugin.inference.search_engine import OwnSearch
+from vaswani_plugin.inference.search_engine import SearchEngine
 from vaswani_plugin.search.models import Dictionary as SearchDictionary
 from vaswani_plugin.search.models import Start, all_rows, chosen_rows
 from vaswani_plugin.text.dictionary import Dictionary, dictionary_name
@@ -236,7 +236,7 @@ def _select(tensors: dict[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
     return {name: tensor.index_select(0, rows) for name, tensor in tensors.items()}
 
 
-class OnnxEngine(OwnSearch):
+class OnnxEngine(SearchEngine):
     """Our `Engine` over onnxruntime: all options of our search, on the CPU.
 
     Args:
@@ -256,7 +256,7 @@ class OnnxEngine(OwnSearch):
         super().__init__(model, model.longest, source, target, torch.device("cpu"), threads)
 
     def forced_model(self) -> OnnxTransformer:
-        """See `OwnSearch`."""
+        """See `SearchEngine`."""
         assert isinstance(self.searched, OnnxTransformer)
         return self.searched
 

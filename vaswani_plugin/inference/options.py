@@ -4,12 +4,16 @@ Each kind of model has a dataclass; its `of` reads a method's keywords.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin
 
-from vaswani_plugin.decoding import MAX_NEW_TOKENS, PAPER_DECODING, PARSER_DECODING
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.options import (
+    MAX_NEW_TOKENS,
+    PAPER_DECODING,
+    PARSER_DECODING,
+    SearchOptions,
+)
 
 LEAST = {
     **dict.fromkeys(("beam", "nbest", "batch_tokens", "buffer", "top_k"), 1),
@@ -59,7 +63,7 @@ class Options:
         Raises:
             UserError: see the class; or there is no option of a name.
         """
-        known = [field.name for field in fields(cls)]
+        known = [each.name for each in fields(cls) if each.init]
         if unknown := given.keys() - set(known):
             raise UserError(f"{min(unknown)}: no option of that name; there are {', '.join(known)}")
         return cls(**given)
@@ -67,22 +71,22 @@ class Options:
     def __post_init__(self) -> None:
         """Check the values."""
         require_at_least(**vars(self))
-        for field in fields(self):
-            value, choices = getattr(self, field.name), get_args(field.type)
-            if get_origin(field.type) is Literal and value not in choices:
-                raise UserError(f"{field.name} is {value!r}; it must be {' or '.join(choices)}")
+        for each in fields(self):
+            value, choices = getattr(self, each.name), get_args(each.type)
+            if get_origin(each.type) is Literal and value not in choices:
+                raise UserError(f"{each.name} is {value!r}; it must be {' or '.join(choices)}")
 
-    def search_options(self, own_beam: int | None = None, **more: Any) -> SearchOptions:
+    def search_options(self, bundle_beam: int | None = None, **more: Any) -> SearchOptions:
         """The options of the search.
 
         Args:
-            own_beam: the bundle's beam, if it has one.
+            bundle_beam: the bundle's beam, if it has one.
             more: of `SearchOptions`.
 
         Raises:
             UserError: they don't fit together; names the option and the remedy.
         """
-        beam = self._width(own_beam)
+        beam = self._width(bundle_beam)
         if self.nbest > beam:
             raise UserError(
                 f"{self.nbest} hypotheses: a beam of {beam} finds no more than {beam}; give --beam "
@@ -92,8 +96,8 @@ class Options:
         alpha = PAPER_DECODING["lenpen"] if alpha is None else alpha
         return SearchOptions(**{"beam": beam, "nbest": self.nbest, "lenpen": alpha, **more})
 
-    def _width(self, own_beam: int | None) -> int:
-        return self.beam or own_beam or self.default_beam
+    def _width(self, bundle_beam: int | None) -> int:
+        return self.beam or bundle_beam or self.default_beam
 
 
 @dataclass(frozen=True)
@@ -129,10 +133,10 @@ class SamplingOptions(Options):
             if getattr(self, name) is not None and not self.sampling:
                 raise UserError(f"--{name.replace('_', '-')} goes with --sampling")
 
-    def search_options(self, own_beam: int | None = None, **more: Any) -> SearchOptions:
+    def search_options(self, bundle_beam: int | None = None, **more: Any) -> SearchOptions:
         """See `Options.search_options`."""
         return super().search_options(
-            own_beam,
+            bundle_beam,
             no_repeat_ngram_size=self.no_repeat_ngram,
             sampling=self.sampling,
             sampling_topk=self.top_k or -1,
@@ -141,8 +145,8 @@ class SamplingOptions(Options):
             **more,
         )
 
-    def _width(self, own_beam: int | None) -> int:
-        return self.nbest if self.sampling else super()._width(own_beam)
+    def _width(self, bundle_beam: int | None) -> int:
+        return self.nbest if self.sampling else super()._width(bundle_beam)
 
 
 @dataclass(frozen=True)
@@ -167,10 +171,10 @@ class TranslateOptions(SamplingOptions):
     min_length: int = 1
     progress: bool = False
 
-    def search_options(self, own_beam: int | None = None, **more: Any) -> SearchOptions:
+    def search_options(self, bundle_beam: int | None = None, **more: Any) -> SearchOptions:
         """See `Options.search_options`."""
         return super().search_options(
-            own_beam,
+            bundle_beam,
             max_len_a=PAPER_DECODING["max_len_a"],
             max_len_b=PAPER_DECODING["max_len_b"],
             min_len=self.min_length,
@@ -204,9 +208,9 @@ class CompletionOptions(SamplingOptions):
     stop: Literal["end", "never"] = "end"
     long: Literal["cut", "error"] = "cut"
 
-    def search_options(self, own_beam: int | None = None, **more: Any) -> SearchOptions:
+    def search_options(self, bundle_beam: int | None = None, **more: Any) -> SearchOptions:
         """See `Options.search_options`."""
-        return super().search_options(own_beam, min_len=self.min_new_tokens, **more)
+        return super().search_options(bundle_beam, min_len=self.min_new_tokens, **more)
 
     def for_positions(self, positions: int) -> "CompletionOptions":
         """The options with `max_new_tokens` set, for a model of so many positions.
@@ -250,12 +254,13 @@ class ParseOptions(Options):
 
 @dataclass(frozen=True)
 class SummaryOptions(Options):
-    """Keywords of `Summarizer.summarize`; see also `Options`.
+    """Keywords of `Summarizer.summarize`; see also `Options`. `nbest` is none of them.
 
     Args:
         no_repeat_ngram: no n-gram of so many tokens occurs twice in a summary; 0: no limit.
         max_length: most tokens of a summary; None: the limit of the training.
     """
 
+    nbest: int = field(default=1, init=False)
     no_repeat_ngram: int = 0
     max_length: int | None = None

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
 import torch
 
-from vaswani_plugin.decoding import PARSER_DECODING
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle, LoadedFromFiles
 from vaswani_plugin.inference.engine import dtype_of
@@ -36,7 +35,7 @@ from vaswani_plugin.inference.texts import (
 )
 from vaswani_plugin.modules.transformer import EncoderDecoder
 from vaswani_plugin.search.models import TransformerModel
-from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.options import PARSER_DECODING, SearchOptions
 from vaswani_plugin.search.search import Search
 from vaswani_plugin.search.well_formed import Grammar, SymbolDictionary
 from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS, restore, words_of

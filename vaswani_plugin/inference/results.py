@@ -35,10 +35,6 @@ class Hypothesis:
     alignment: tuple[tuple[int, int], ...]
 
 
-EMPTY = Hypothesis("", 0.0, (), (), ())
-"""The translation of a text without words."""
-
-
 @dataclass(frozen=True)
 class Translation:
     """A text and its translations.

@@ -4,6 +4,7 @@ Axes: B sentences of a batch, S longest source in tokens, P longest prefix, both
 N layers, H heads, T target tokens.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -36,7 +37,7 @@ class TokenDictionary(Dictionary, Protocol):
         """Symbols joined by spaces, without starts and ends of sentence."""
 
 
-class OwnSearch:
+class SearchEngine(ABC):
     """Our search over one model; a subclass adds `attention`, and the model that scores targets.
 
     Args:
@@ -103,12 +104,12 @@ class OwnSearch:
         most = len(golds) * max(len(gold) for (gold,) in golds)  # all in one batch
         return [tuple(row) for (row,) in forced.score(encoded, golds, most)]
 
+    @abstractmethod
     def forced_model(self) -> "ForcedModel":
         """The model that scores given targets."""
-        raise NotImplementedError
 
 
-class SearchEngine(OwnSearch):
+class TorchEngine(SearchEngine):
     """Our search over an encoder-decoder of `modules`.
 
     Args:
@@ -137,7 +138,7 @@ class SearchEngine(OwnSearch):
         super().__init__(searched, self.longest, loaded.source, loaded.target, device, threads)
 
     def forced_model(self) -> "ForcedModel":
-        """See `OwnSearch`."""
+        """See `SearchEngine`."""
         from vaswani_plugin.inference.forced import ForcedEncoderDecoder
 
         return ForcedEncoderDecoder(self.model, self.longest)

@@ -10,7 +10,7 @@ import numpy as np
 from tqdm import tqdm
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.results import EMPTY, Decoded, Hypothesis, Translation
+from vaswani_plugin.inference.results import Decoded, Hypothesis, Translation
 from vaswani_plugin.text.pipeline import WORD_BORDERS, Pipeline, cut
 from vaswani_plugin.text.sentences import (
     check_text,
@@ -161,7 +161,7 @@ def join_translation(
     )
     if not hypotheses:
         kept = "" if source.text.isspace() else " ".join(source.text.splitlines())
-        hypotheses = (EMPTY if not kept else Hypothesis(kept, 0.0, (), (), ()),)
+        hypotheses = (Hypothesis(kept, 0.0, (), (), ()),)
     return Translation(source.text, tokens, hypotheses)
 
 

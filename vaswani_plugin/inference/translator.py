@@ -117,11 +117,11 @@ class Translator(LoadedFromFiles):
         import torch  # takes a second; CTranslate2's bundles don't need it
 
         from vaswani_plugin.inference.models import load_with_data
-        from vaswani_plugin.inference.search_engine import SearchEngine
+        from vaswani_plugin.inference.search_engine import TorchEngine
 
         loaded, languages = load_with_data(Path(path), Path(data))
         pipeline = Pipeline.of_tokens(languages, None if codes is None else Path(codes))
-        made = cls(pipeline, SearchEngine(loaded, torch.device(device), dtype_of(dtype), threads))
+        made = cls(pipeline, TorchEngine(loaded, torch.device(device), dtype_of(dtype), threads))
         options = {"device": device, "dtype": dtype, "threads": threads}
         return made.loaded_by(cls.from_checkpoint, path, data, codes, **options)
 

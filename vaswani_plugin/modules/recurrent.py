@@ -9,6 +9,7 @@ has the same context at every step, the mean of the h_j.
 Axes: B batch, S source length, T target length, D units of a layer, N layers, V vocabulary.
 """
 
+from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import torch
@@ -149,7 +150,7 @@ class RecurrentEncoder(nn.Module):
         return torch.cat((forwards, backwards), dim=-1)
 
 
-class SourceContext(nn.Module):
+class SourceContext(nn.Module, ABC):
     """Combines a decoder's state with its context: tanh(W [c_i; s_i]). Subclasses define c_i.
 
     Args:
@@ -160,11 +161,11 @@ class SourceContext(nn.Module):
         super().__init__()
         self.combine = nn.Linear(2 * width, width, bias=False)
 
+    @abstractmethod
     def contexts(
         self, states: Tensor, memory: Tensor, mask: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Compute c (B, T, D) and alpha (B, T, S); `mask` (B, 1, S) is False at padding."""
-        raise NotImplementedError
 
     def forward(
         self, states: Tensor, memory: Tensor, padding: Tensor | None

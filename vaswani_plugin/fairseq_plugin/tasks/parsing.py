@@ -10,13 +10,13 @@ from functools import cached_property
 from fairseq.tasks import register_task
 from torch import Tensor
 
-from vaswani_plugin.decoding import PARSER_DECODING
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
 from vaswani_plugin.fairseq_plugin.tasks.translation import (
     VaswaniTranslationConfig,
     VaswaniTranslationTask,
 )
+from vaswani_plugin.search.options import PARSER_DECODING
 from vaswani_plugin.search.well_formed import Grammar
 from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS
 

@@ -16,7 +16,6 @@ from fairseq.sequence_scorer import SequenceScorer
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
 from vaswani_plugin.fairseq_plugin.tasks._common import (
@@ -31,7 +30,7 @@ from vaswani_plugin.fairseq_plugin.tasks._pairs import (
     indices_in_training,
     tokens_of_batches,
 )
-from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.options import PAPER_DECODING, SearchOptions
 
 logger = logging.getLogger(__name__)
 
