@@ -1,5 +1,6 @@
 """Every command with valid arguments, over one folder of small files and models."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,12 +35,6 @@ class Command:
     texts: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
-
-    def arguments(self, world: dict[str, Path], new: Path, **other: object) -> list[str]:
-        """With the files of the world but for `other`, and outputs in the folder `new`."""
-        outputs = {name: new / name for name in self.outputs}
-        given = {name.replace(".", "_"): path for name, path in (world | outputs | other).items()}
-        return [word.format(**given) for word in self.line.split()]
 
 
 COMMANDS = {
@@ -111,6 +106,16 @@ COMMANDS = {
     "complete": Command("complete --cpu --model {lm} --max-new-tokens 3 ba", files=("lm",)),
 }
 """`archs` reads no file, and counts for seconds."""
+
+
+def arguments(name: str, world: dict[str, Path], folder: Path, **other: object) -> list[str]:
+    """With the files of the world but for `other`, and outputs in `folder`/new, which is made."""
+    (folder / "new").mkdir(exist_ok=True)
+    if name == "card" and "bundle" not in other:  # it writes into its input
+        other["bundle"] = shutil.copytree(world["bundle"], folder / "bundle", dirs_exist_ok=True)
+    outputs = {output: folder / "new" / output for output in COMMANDS[name].outputs}
+    given = {key.replace(".", "_"): path for key, path in (world | outputs | other).items()}
+    return [word.format(**given) for word in COMMANDS[name].line.split()]
 
 
 def put(path: Path, lines: list[str]) -> Path:

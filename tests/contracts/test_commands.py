@@ -3,7 +3,6 @@
 import os
 import re
 import resource
-import shutil
 import signal
 import sys
 import time
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts.conftest import COMMANDS
+from tests.contracts.conftest import COMMANDS, arguments
 from tests.support.commands import Ended, Fork, vaswani
 from tests.support.without_fairseq import run_without_fairseq
 from vaswani_plugin.cli.__main__ import main
@@ -23,14 +22,11 @@ INPUTS = [
 ]
 WRITERS = [name for name, command in COMMANDS.items() if command.outputs]
 ENDING = [name for name in COMMANDS if name != "serve"]
-OWN_COPY = ("card",)
-"""Commands that write into their input."""
 
 
 @pytest.fixture
 def run(world, tmp_path):
     """Runs a command of the table, with other inputs by name; the new folder is `tmp_path`/new."""
-    (tmp_path / "new").mkdir()
 
     def run(name: str, **other: object) -> Ended:
         return vaswani(*arguments(name, world, tmp_path, **other))
@@ -45,16 +41,9 @@ def undisturbed(world, tmp_path_factory):
     @cache
     def run(name: str) -> tuple[Ended, dict[str, bytes]]:
         folder = tmp_path_factory.mktemp(name)
-        (folder / "new").mkdir()
         return vaswani(*arguments(name, world, folder)), written(folder)
 
     return run
-
-
-def arguments(name: str, world: dict[str, Path], folder: Path, **other: object) -> list[str]:
-    if name in OWN_COPY and "bundle" not in other:
-        other["bundle"] = shutil.copytree(world["bundle"], folder / "bundle", dirs_exist_ok=True)
-    return COMMANDS[name].arguments(world, folder / "new", **other)
 
 
 def as_named(output: str, file: Path) -> str:
@@ -75,7 +64,6 @@ def test_it_writes_its_files_and_nothing_else(undisturbed, name):
 
 @pytest.mark.parametrize("name", ["complete", "lm", "parse", "summarize"])
 def test_models_of_ours_need_no_fairseq(undisturbed, world, tmp_path, name):
-    (tmp_path / "new").mkdir()
     done = run_without_fairseq(*arguments(name, world, tmp_path))
     assert (done.returncode, done.stderr.decode()) == (0, undisturbed(name)[0].err)
     assert written(tmp_path).keys() == set(COMMANDS[name].outputs)
@@ -119,7 +107,6 @@ def test_a_byte_order_mark_and_other_line_ends_change_nothing(
 def test_a_full_disk_behind_standard_output_is_an_error(undisturbed, tmp_path, world, name):
     if not undisturbed(name)[0].out:
         return
-    (tmp_path / "new").mkdir()
     with open("/dev/full", "wb") as full:
         done = vaswani(*arguments(name, world, tmp_path), stdout=full)
     last = f"vaswani {name}: error: standard output: No space left on device\n"
@@ -130,7 +117,6 @@ def test_a_full_disk_behind_standard_output_is_an_error(undisturbed, tmp_path, w
 def test_a_reader_that_leaves_is_no_error(undisturbed, tmp_path, world, name):
     if not undisturbed(name)[0].out:
         return
-    (tmp_path / "new").mkdir()
     read, write = os.pipe()
     os.close(read)
     expected, _ = undisturbed(name)
@@ -143,10 +129,9 @@ def test_a_reader_that_leaves_is_no_error(undisturbed, tmp_path, world, name):
 @pytest.mark.parametrize("name", WRITERS)
 def test_files_appear_whole_or_not_at_all(world, tmp_path, name):
     """No file of this process may be longer than a few bytes: the same as a full disk."""
-    (tmp_path / "new").mkdir()
+    given = arguments(name, world, tmp_path)
     for output in COMMANDS[name].outputs:
         (tmp_path / "new" / output).write_bytes(b"old")
-    given = arguments(name, world, tmp_path)
 
     def limited() -> None:
         sys.stdout = open(os.devnull, "w")
@@ -165,7 +150,6 @@ def test_files_appear_whole_or_not_at_all(world, tmp_path, name):
 @pytest.mark.parametrize("name", [name for name in ENDING if COMMANDS[name].texts])
 def test_ctrl_c_ends_quietly(world, tmp_path, name):
     """While it waits for input: for its last text, which is a pipe here."""
-    (tmp_path / "new").mkdir()
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     given = arguments(name, world, tmp_path, **{COMMANDS[name].texts[-1]: pipe})

@@ -22,7 +22,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.contracts.conftest import COMMANDS
+from tests.contracts.conftest import COMMANDS, arguments
 from tests.support.commands import Fork, vaswani
 
 EXAMPLES = int(os.environ.get("VASWANI_EXAMPLES", "5"))
@@ -153,18 +153,12 @@ class Watch:
 @pytest.mark.parametrize(("name", "file", "inside"), TARGETS)
 def test_a_changed_file_is_read_or_refused(world, tmp_path, name, file, inside):
     (tmp_path / "secret").write_text("nobody may read this\n")
-    (tmp_path / "new").mkdir()
     place = tmp_path / file
     copy = shutil.copytree if world[file].is_dir() else shutil.copyfile
     copy(world[file], place)
     place = place / inside if inside else place
     content = place.read_bytes()
-    given_files = {file: tmp_path / file} | (
-        {"bundle": tmp_path / "bundle"} if name == "card" else {}
-    )
-    if name == "card" and file != "bundle":
-        shutil.copytree(world["bundle"], tmp_path / "bundle")
-    words = COMMANDS[name].arguments(world, tmp_path / "new", **given_files)
+    words = arguments(name, world, tmp_path, **{file: tmp_path / file})
     if name == "curves":  # the first import of all starts programs that list the fonts
         importlib.import_module("matplotlib.font_manager")
 
@@ -211,7 +205,6 @@ class Runs:
     ],
 )
 def test_a_pickle_runs_no_code(world, tmp_path, name, file, inside):
-    (tmp_path / "new").mkdir()
     copy = shutil.copytree if world[file].is_dir() else shutil.copyfile
     copy(world[file], tmp_path / file)
     checkpoint = tmp_path / file / "model.pt" if world[file].is_dir() else tmp_path / file
@@ -222,7 +215,7 @@ def test_a_pickle_runs_no_code(world, tmp_path, name, file, inside):
         for member in members.namelist():
             is_pickle = member.endswith("/data.pkl")
             archive.writestr(member, dumped(state) if is_pickle else members.read(member))
-    done = vaswani(*COMMANDS[name].arguments(world, tmp_path / "new", **{file: tmp_path / file}))
+    done = vaswani(*arguments(name, world, tmp_path, **{file: tmp_path / file}))
     assert "refused: it would call" in done.error and not (tmp_path / "canary").exists()
     pickle.loads(dumped(evil))
     assert (tmp_path / "canary").exists(), "the payload does run where it is believed"

@@ -98,7 +98,7 @@ def _streams(*files: BinaryIO) -> Iterator[None]:
             for stream in text:
                 try:
                     stream.close()
-                except OSError:  # a full disk or a closed pipe, of which the command has told
+                except OSError:  # a full disk or a closed pipe, which the command has reported
                     continue
 
 

@@ -394,7 +394,10 @@ def parse(
     inputs = inputs or ["-"]
     check_outputs("--output", [output], inputs)
     if draw is not None:
-        _check_drawing(draw)
+        if draw.suffix != ".svg":
+            raise UserError(f"--draw {draw}: trees are drawn as .svg, which a browser shows")
+        if importlib.util.find_spec("svgling") is None:
+            raise UserError("--draw needs svgling: pip install svgling")
     from vaswani_plugin.inference.parsing import Parser
 
     parser = Parser.from_pretrained(model, device=chosen_device(cpu, threads))
@@ -419,15 +422,6 @@ def parse(
     write_results(lines, output, found, shown, "divide it")
     if unconstrained:
         print(f"vaswani parse: {malformed:,} of {total:,} sentences got no tree", file=sys.stderr)
-
-
-def _check_drawing(path: Path) -> None:
-    if path.suffix != ".svg":
-        raise UserError(f"--draw {path}: trees are drawn as .svg, which a browser shows or prints")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(2, "No such folder", str(path.parent))
-    if importlib.util.find_spec("svgling") is None:
-        raise UserError("--draw needs svgling: pip install svgling")
 
 
 def _draw(number: int, sentence: "ParsedSentence", path: Path | None) -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -26,10 +25,6 @@ if TYPE_CHECKING:
     from vaswani_plugin.inference.translator import Translator
 
 Seconds = Annotated[float, seconds, "SECONDS"]
-FASTER = (
-    "vaswani: CTranslate2 is installed, which starts and decodes faster on a CPU: "
-    "`vaswani export --to ctranslate2 --model MODEL --output NEW`, then --model NEW"
-)
 
 
 @one_of("fp16", "bf16")
@@ -137,9 +132,6 @@ def load_translator(
         device = "cuda" if not cpu and has_gpu() else "cpu"
     else:
         device = chosen_device(cpu, threads).type
-        if chosen == "torch" and engine is None and device == "cpu":
-            if sys.stderr.isatty() and find_spec("ctranslate2"):
-                print(FASTER, file=sys.stderr)  # a person waits for PyTorch on the CPU
     if fp16 and device == "cpu":
         raise UserError("--fp16 needs a GPU: leave it out on the CPU")
     if bf16 and device == "cpu":
@@ -299,9 +291,15 @@ def attention(
         for name, value in of_sentence.items():
             if value is not None:
                 raise UserError(f"--{name} goes with --source, not with --corpus")
-    _check_pictures(output, is_page_possible=corpus is None)
     from vaswani_plugin.figures import attention_report as report
+    from vaswani_plugin.figures.figures import check_plot_path
     from vaswani_plugin.inference.translator import Translator
+
+    for picture in output:
+        if picture.suffix == ".html" and corpus is not None:
+            raise UserError(f"{picture}: a page shows a sentence; of a corpus give .png or .json")
+        if picture.suffix not in (".html", ".json"):
+            check_plot_path(picture)
 
     if model is not None:
         translator = Translator.from_pretrained(model)
@@ -327,16 +325,3 @@ def attention(
         print(text)
     for written in output:
         print(os.path.abspath(written), file=sys.stderr if text else sys.stdout)
-
-
-def _check_pictures(paths: list[Path], is_page_possible: bool) -> None:
-    """Refuse files that can't be written, before the model is loaded."""
-    from vaswani_plugin.figures.figures import check_plot_path
-
-    for path in paths:
-        if path.suffix == ".html" and not is_page_possible:
-            raise UserError(f"{path}: a page shows a sentence; of a corpus give .png or .json")
-        if path.suffix not in (".html", ".json"):
-            check_plot_path(path)
-        elif not path.parent.is_dir():
-            raise FileNotFoundError(2, "No such folder", str(path.parent))

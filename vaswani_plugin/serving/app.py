@@ -363,7 +363,7 @@ class Routes:
     async def hypotheses(self, request: Request) -> Response:
         """The best translations of each sentence of `q`: scores, subwords and alignments.
 
-        `layout` tells where the sentences stand: their numbers, and the strings between them.
+        `layout` has the numbers of the sentences and the strings between them, in order.
         """
         fields = await self._read(request)
         layout = Layout("\n".join(texts_of(fields, self.limits)), self.service.languages)

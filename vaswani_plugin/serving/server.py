@@ -145,7 +145,7 @@ class LogHandler(logging.Handler):
 
 
 class Server(uvicorn.Server):
-    """A server that logs its address, and tells the service when it has to stop.
+    """A server that logs its address, and says in the service when it stops.
 
     Args:
         config: of uvicorn.

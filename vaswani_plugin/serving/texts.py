@@ -200,8 +200,8 @@ def _is_translated(element: Any, inherited: bool) -> bool:
     """As the HTML standard says of `translate`; Google's class has the same meaning."""
     if element.tag in VERBATIM or "notranslate" in element.get("class", "").split():
         return False
-    told = element.get("translate")
-    return inherited if told is None else told.strip().lower() in ("", "yes")
+    value = element.get("translate")
+    return inherited if value is None else value.strip().lower() in ("", "yes")
 
 
 @dataclass(frozen=True)
