@@ -15,16 +15,15 @@ The checkpoint must have been trained with the dictionaries of --data-bin. It ma
 output folder, as model.pt.
 """
 
-import argparse
 import shutil
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
-import checkout  # noqa: F401
 import numpy as np
+from checkout import parser, run, two_languages
 
-from vaswani_plugin.errors import UserError, run
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.binary import read_sizes
 from vaswani_plugin.text.checkpoint_outline import Outline, read_outline
 from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, Dictionary, dictionary_name
@@ -198,22 +197,18 @@ def make_bundle(model: Path, data_bin: Path, settings: AnySettings, output: Path
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--model", type=Path, required=True, help="checkpoint, usually averaged")
-    parser.add_argument("--data-bin", type=Path, required=True, help="folder of its dictionaries")
-    parser.add_argument("--pair", help="languages of a translation model, such as en-de")
-    parser.add_argument("--output", type=Path, required=True, help="the folder to create")
-    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="see above")
-    args = parser.parse_args()
+    flags = parser(__doc__)
+    add = flags.add_argument
+    add("--model", type=Path, required=True, help="checkpoint, usually averaged")
+    add("--data-bin", type=Path, required=True, help="folder of its dictionaries")
+    add("--pair", help="languages of a translation model, such as en-de")
+    add("--output", type=Path, required=True, help="the folder to create")
+    add("settings", nargs="*", metavar="KEY=VALUE", help="see above")
+    args = flags.parse_args()
     if args.pair is None:
         settings = parse_changes(args.settings, args.data_bin)
     else:
-        source, _, target = args.pair.partition("-")
-        if not source or not target:
-            raise UserError(f"--pair {args.pair}: two languages joined by '-', as in en-de")
-        settings = parse_settings(args.settings, source, target)
+        settings = parse_settings(args.settings, *two_languages(args.pair))
     names = make_bundle(args.model, args.data_bin, settings, args.output)
     print(f"{args.output}: {', '.join(names)}")
 

@@ -14,28 +14,22 @@ train.words-symbols.words.bin and so on), the codes, and preprocessing.json for 
 created only when it is complete.
 """
 
-import argparse
 import os
 import shutil
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-import checkout  # noqa: F401
+from checkout import at_least, parser, run
 
-from vaswani_plugin.errors import UserError, run
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.binary import binarize, build_dictionary
 from vaswani_plugin.text.coding import CODES, bpe_units, learn_codes
 from vaswani_plugin.text.dictionary import dictionary_name, write_dictionary
-from vaswani_plugin.text.linearization import (
-    linearize,
-    make_word_coding,
-)
+from vaswani_plugin.text.linearization import make_word_coding, write_sequences
 from vaswani_plugin.text.outputs import new_data_folder, write_atomically
 from vaswani_plugin.text.parallel import process_file
 from vaswani_plugin.text.settings import SETTINGS, SYMBOLS, TREE_CODINGS, WORDS, TreeSettings
-from vaswani_plugin.text.trees import BadTree, read_trees, to_line
 
 SIDES = (WORDS, SYMBOLS)
 
@@ -44,27 +38,6 @@ def line_encoder(coding: str, codes: str | None) -> Callable[[str], str]:
     """Returns the function from words joined by blanks to units."""
     encode = make_word_coding(coding, codes)
     return lambda line: encode(line.split(" "))
-
-
-def write_sequences(files: list[str], settings: TreeSettings, folder: Path, split: str) -> None:
-    """Writes the linearized trees of a split as SPLIT.raw and SPLIT.symbols.
-
-    Raises:
-        UserError: a tree is bad; names it.
-    """
-    with ExitStack() as stack:
-        put_words, put_symbols = (
-            stack.enter_context(write_atomically(folder / f"{split}.{side}"))
-            for side in ("raw", SYMBOLS)
-        )
-        for path in files:
-            for tree in read_trees(path):
-                try:
-                    words, symbols = linearize(tree, settings.keep_tags, settings.label_closings)
-                except BadTree as error:
-                    raise UserError(f"{path}: {to_line(tree)[:60]}: {error}") from error
-                put_words(" ".join(words))
-                put_symbols(" ".join(symbols))
 
 
 def write_units(
@@ -110,7 +83,8 @@ def code_trees(
     report = []
     with new_data_folder(output, inputs) as (folder, parts):
         for split, files in splits.items():
-            write_sequences(files, settings, parts, split)
+            sides = (parts / f"{split}.{side}" for side in ("raw", SYMBOLS))
+            write_sequences(files, *sides, settings.keep_tags, settings.label_closings)
         write_units(splits, settings, parts, operations, workers)
         train = [split for split in splits if split.startswith("train")]
         for side in SIDES:
@@ -133,49 +107,25 @@ def code_trees(
     return [*report, str(output)]
 
 
-def parse_arguments() -> argparse.Namespace:
-    """Parses the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    for split in ("train", "valid", "test"):
-        parser.add_argument(
-            f"--{split}", nargs="+", required=True, metavar="TREES", help=f"{split} trees"
-        )
-    parser.add_argument(
-        "--also", nargs="+", metavar="TREES", help="trees that a parser made, for training"
-    )
-    parser.add_argument("--output", type=Path, required=True, help="the folder to create")
-    parser.add_argument(
-        "--coding", choices=TREE_CODINGS, default="bpe", help="tokens (default: bpe)"
-    )
-    parser.add_argument("--operations", type=int, help="BPE merges (default: 8000)")
-    parser.add_argument(
-        "--threshold",
-        type=int,
-        default=0,
-        metavar="N",
-        help="replace rarer words by <unk> (default: 0, none)",
-    )
-    parser.add_argument("--one-placeholder", action="store_true", help="write every tag as XX")
-    parser.add_argument(
-        "--plain-closings", action="store_true", help="write closing brackets as ), not as )NP"
-    )
-    parser.add_argument(
-        "--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)"
-    )
-    return parser.parse_args()
-
-
 def main() -> None:
     """Command line."""
-    args = parse_arguments()
+    flags = parser(__doc__)
+    add = flags.add_argument
+    for split in ("train", "valid", "test"):
+        add(f"--{split}", nargs="+", required=True, metavar="TREES", help=f"{split} trees")
+    add("--also", nargs="+", metavar="TREES", help="trees that a parser made, for training")
+    add("--output", type=Path, required=True, help="the folder to create")
+    add("--coding", choices=TREE_CODINGS, default="bpe", help="tokens (default: bpe)")
+    add("--operations", type=int, help="BPE merges (default: 8000)")
+    add("--threshold", type=int, default=0, help="rarer words become <unk> (default: 0, none)")
+    add("--one-placeholder", action="store_true", help="write every tag as XX")
+    add("--plain-closings", action="store_true", help="write closing brackets as ), not as )NP")
+    add("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")
+    args = flags.parse_args()
+    at_least(args, operations=1, workers=1)
     if args.operations is not None and args.coding == "words":
         raise UserError(f"--operations {args.operations}: goes with --coding bpe")
-    operations = 8000 if args.operations is None else args.operations
-    for name, number in (("operations", operations), ("workers", args.workers)):
-        if number < 1:
-            raise UserError(f"--{name} {number}: must be at least 1")
+    operations = args.operations or 8000
     if args.threshold and args.coding == "bpe":
         raise UserError("--threshold: BPE has no unknown units; leave it out")
     splits = {"train": args.train, "valid": args.valid, "test": args.test}

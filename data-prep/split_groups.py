@@ -11,7 +11,6 @@ splits.
 Axes: N pairs, K different sentences of both sides.
 """
 
-import argparse
 import hashlib
 import unicodedata
 from array import array
@@ -19,10 +18,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import checkout  # noqa: F401
 import numpy as np
+from checkout import at_least, parser, run
 
-from vaswani_plugin.errors import UserError, run
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.lines import read_pairs
 from vaswani_plugin.text.outputs import write_atomically
 
@@ -142,22 +141,20 @@ def split(paths: tuple[str, str], sizes: dict[str, int]) -> dict[str, list[tuple
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("source", help="source text SOMETHING.LANG, one sentence per line")
-    parser.add_argument("target", help="target text SOMETHING.LANG")
-    parser.add_argument("--output", type=Path, required=True, help="folder of the files SPLIT.LANG")
-    parser.add_argument(
-        "--train", type=int, default=0, help="most pairs of train (default: 0, all)"
-    )
-    parser.add_argument("--valid", type=int, default=2000, help="pairs (default: 2000)")
-    parser.add_argument("--test", type=int, default=2000, help="pairs (default: 2000)")
-    args = parser.parse_args()
+    flags = parser(__doc__)
+    add = flags.add_argument
+    add("source", help="source text SOMETHING.LANG, one sentence per line")
+    add("target", help="target text SOMETHING.LANG")
+    add("--output", type=Path, required=True, help="folder of the files SPLIT.LANG")
+    add("--train", type=int, default=0, help="most pairs of train (default: 0, all)")
+    add("--valid", type=int, default=2000, help="pairs (default: 2000)")
+    add("--test", type=int, default=2000, help="pairs (default: 2000)")
+    args = flags.parse_args()
+    at_least(args, train=0, valid=0, test=0)
     paths = (args.source, args.target)
     endings = [Path(path).suffix for path in paths]
-    if min(args.train, args.valid, args.test) < 0 or endings[0] == endings[1]:
-        raise UserError("numbers of pairs can't be negative, and the files' endings must differ")
+    if endings[0] == endings[1]:
+        raise UserError(f"{args.source} and {args.target}: the files' endings must differ")
     splits = split(paths, {"test": args.test, "valid": args.valid})
     splits["train"] = splits["train"][: args.train or None]
     with ExitStack() as stack:

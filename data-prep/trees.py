@@ -20,9 +20,9 @@ from pathlib import Path
 from checkout import parser, run
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.linearization import linearize
+from vaswani_plugin.text.linearization import write_sequences
 from vaswani_plugin.text.outputs import check_outputs, write_atomically
-from vaswani_plugin.text.trees import BadTree, clean, read_trees, to_line
+from vaswani_plugin.text.trees import clean, read_trees, to_line
 
 SUFFIXES = (".mrg", ".ptb", ".tree", ".trees", ".clean")
 # The standard splits for results on the Penn Treebank (Collins 1997).
@@ -92,20 +92,6 @@ def write_cleaned(files: list[Path], output: str | Path) -> None:
     print(f"{output}: {count:,} trees, {empty:,} without words left out", file=sys.stderr)
 
 
-def write_sequences(files: list[Path], source: str, target: str) -> None:
-    """Writes the words and the symbols of each tree."""
-    check_outputs("--source and --target", [source, target], files)
-    with write_atomically(source) as put_words, write_atomically(target) as put_symbols:
-        for path in files:
-            for tree in read_trees(path):
-                try:
-                    words, symbols = linearize(tree)
-                except BadTree as error:
-                    raise UserError(f"{path}: {to_line(tree)[:60]}: {error}") from error
-                put_words(" ".join(words))
-                put_symbols(" ".join(symbols))
-
-
 def main() -> None:
     """Command line."""
     flags = parser(__doc__)
@@ -124,7 +110,9 @@ def main() -> None:
     if args.command == "clean":
         write_cleaned(tree_files(args.input), args.output)
     elif args.command == "linearize":
-        write_sequences(tree_files(args.input), args.source, args.target)
+        files = tree_files(args.input)
+        check_outputs("--source and --target", [args.source, args.target], files)
+        write_sequences(files, args.source, args.target)
     else:
         parts = {split: wsj_files(args.treebank, split) for split in WSJ_SECTIONS}
         for split, files in parts.items():

@@ -164,8 +164,8 @@ def scored(path: Path, capsys: pytest.CaptureFixture, *flags: str) -> tuple[dict
     return json.loads(captured.out), captured.err
 
 
-def test_tokenized_output_is_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """It is told by its punctuation and scored over its words, or detokenized."""
+def test_tokenized_output_is_recognized(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Its punctuation shows it; it is scored over its words, or detokenized."""
     output = tmp_path / "gen"
     golds = [TOKENS[0], TOKENS[1].replace("buys", "sells"), TOKENS[2]]
     output.write_text(generated(list(zip(TOKENS, TOKENS, golds, strict=True))))

@@ -137,7 +137,7 @@ def test_files(tmp_path):
     ("flags", "part"),
     [
         (["--test", 4000], "4000 pairs for test: the corpus has too few pairs"),
-        (["--valid", -1], "can't be negative"),
+        (["--valid", -1], "must be at least 0"),
     ],
 )
 def test_mistakes(tmp_path, flags, part):

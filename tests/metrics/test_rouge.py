@@ -135,18 +135,9 @@ def test_an_empty_summary_scores_0():
     assert rouge(["", "a b"], [["a b"], ["a b"]])["rougeL"] == 50.0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (([], []), "0 summaries"),
-        ((["a"], [["a"], ["b"]]), "1 summaries and references of 2"),
-        ((["a", "b"], [["a"], []]), "summary 2 has no reference"),
-        ((["a"], [["a"]], "worst"), "must be best or mean"),
-    ],
-)
-def test_what_can_not_be_scored(arguments, part):
-    with pytest.raises(ValueError, match=part):
-        rouge(*arguments)
+def test_a_summary_without_references_is_named():
+    with pytest.raises(ValueError, match="summary 2 has no reference"):
+        rouge(["a", "b"], [["a"], []])
 
 
 def test_lead():

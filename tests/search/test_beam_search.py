@@ -371,8 +371,8 @@ def test_alignment_on_request(task, model, kind):
             tokens = hypothesis["tokens"]
             assert hypothesis["attention"].shape == (width, len(tokens))
             previous = torch.cat((torch.tensor([EOS]), tokens[:-1]))[None]
-            weights = model.attention_weights(torch.tensor([[*source, EOS]]), previous)
-            expected = weights["cross"][-1][0].mean(0).T  # (S, T)
+            _, extra = model(torch.tensor([[*source, EOS]]), None, previous)
+            expected = extra["attn"][0][0].T  # (S, T)
             real = hypothesis["attention"][width - len(source) - 1 :]
             torch.testing.assert_close(real, expected, atol=1e-5, rtol=0)
             assert len(hypothesis["alignment"]) > 0

@@ -60,7 +60,7 @@ def walk(model, batch, steps, widths, keeps, symbols=20, start=plain):
         count, width, length = hypotheses.shape
         rows = hypotheses.reshape(count * width, length)
         encoder_out = model.encoder(sources.repeat_interleave(width, 0))
-        logits, extra = model.decoder(rows, encoder_out, need_weights=True)
+        logits, extra = model.decoder(rows, encoder_out)
         shape = (count, width, -1)
         yield beams.logits(slice(None)), logits[:, -1].view(shape)
         yield beams.logits(slice(1, 2)), logits[:, -1].view(shape)[1:2]

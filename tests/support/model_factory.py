@@ -55,6 +55,19 @@ def plain_transformer(model: VaswaniTransformer) -> EncoderDecoder:
     return EncoderDecoder(encoder, decoder).eval()
 
 
+@torch.no_grad()
+def attention_weights(
+    model: VaswaniTransformer, source: torch.Tensor, target: torch.Tensor
+) -> dict[str, list[torch.Tensor]]:
+    """The weights of each layer and head, (B, H, T, S), by kind of attention."""
+    plain = plain_transformer(model)
+    memory = plain.encode(source)
+    encoded = plain.encoder(source, need_weights=True)
+    decoded = plain.decode(target, memory, need_weights=True)
+    layers = encoded.self_weights, decoded.self_weights, decoded.cross_weights
+    return dict(zip(("encoder", "decoder", "cross"), layers, strict=True))
+
+
 def make_stock_twin(model: VaswaniTransformer) -> TransformerModel:
     """fairseq's stock Transformer with the weights of `model`, which must use its sinusoids."""
     twin = {"positions": "sinusoidal-fairseq", "layer_norm_eps": 1e-5}

@@ -144,13 +144,13 @@ def evalb(
         OSError: a file can't be read.
     """
     from vaswani_plugin.metrics import evalb as metric
-    from vaswani_plugin.metrics.segments import read_lines
+    from vaswani_plugin.text.lines import read_text
 
     settings = metric.COLLINS
     if parameters:
         text = parameters.read_text(encoding="utf-8-sig", errors="replace")
         settings = metric.parse_parameters(text.split("\n"), str(parameters))
-    trees = read_lines(gold), read_lines(test)
+    trees = list(read_text(gold)), list(read_text(test))
     if len(trees[0]) != len(trees[1]):
         raise UserError(
             f"{gold} has {len(trees[0])} lines, {test} has {len(trees[1])}: they must match line "

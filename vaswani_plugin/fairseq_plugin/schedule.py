@@ -17,6 +17,28 @@ UNKNOWN_WIDTH = 0
 BASE_WIDTH = 512
 
 
+class ScheduleOfUpdates(FairseqLRScheduler):
+    """What our schedulers share: the rate depends on the number of updates alone."""
+
+    def step(self, epoch: int, val_loss: float | None = None) -> float:
+        """Note the validation loss; an epoch's end does not change the rate."""
+        super().step(epoch, val_loss)
+        return self.optimizer.get_lr()
+
+    def load_state_dict(self, state_dict: dict) -> None:
+        """Continue from a checkpoint's state.
+
+        Raises:
+            UserError: it has other entries than this scheduler's; names the flag not to load it.
+        """
+        if state_dict.keys() != self.state_dict().keys():
+            raise UserError(
+                "the checkpoint was trained with another --lr-scheduler: give the same one, or"
+                " --reset-lr-scheduler"
+            )
+        super().load_state_dict(state_dict)
+
+
 @dataclass
 class VaswaniScheduleConfig(FairseqDataclass):
     """The defaults are the paper's. `d_model` is the model's own."""
@@ -31,7 +53,7 @@ class VaswaniScheduleConfig(FairseqDataclass):
 
 
 @register_lr_scheduler("vaswani", dataclass=VaswaniScheduleConfig)
-class VaswaniSchedule(FairseqLRScheduler):
+class VaswaniSchedule(ScheduleOfUpdates):
     """Eq. 3: linear growth over the warm-up, then decay with the inverse square root of the update.
 
     The rate depends on the update number only, so a resumed run has the same rates. `--lr` is not
@@ -62,33 +84,6 @@ class VaswaniSchedule(FairseqLRScheduler):
         self.optimizer.set_lr(rate)
         return rate
 
-    def step(self, epoch: int, val_loss: float | None = None) -> float:
-        """Note the validation loss; an epoch's end does not change the rate."""
-        super().step(epoch, val_loss)
-        return self.optimizer.get_lr()
-
-    def load_state_dict(self, state_dict: dict) -> None:
-        """Continue from a checkpoint's state.
-
-        Raises:
-            UserError: see `refuse_state_of_another`.
-        """
-        refuse_state_of_another(self, state_dict)
-        super().load_state_dict(state_dict)
-
-
-def refuse_state_of_another(schedule: FairseqLRScheduler, state_dict: dict) -> None:
-    """Refuse the state of another scheduler, if it has other entries.
-
-    Raises:
-        UserError: names the flag with which the state is not loaded.
-    """
-    if state_dict.keys() != schedule.state_dict().keys():
-        raise UserError(
-            "the checkpoint was trained with another --lr-scheduler: give the same one, or"
-            " --reset-lr-scheduler"
-        )
-
 
 ROUNDING = 1e-9
 """Epochs; a boundary that floating point puts slightly too late counts as reached."""
@@ -108,7 +103,7 @@ class HalvingScheduleConfig(FairseqDataclass):
 
 
 @register_lr_scheduler("vaswani_halving", dataclass=HalvingScheduleConfig)
-class HalvingSchedule(FairseqLRScheduler):
+class HalvingSchedule(ScheduleOfUpdates):
     """`--lr`, halved after `--constant-epochs` and then every `--halving-epochs`.
 
     fairseq's `step` scheduler counts updates, of which an epoch has another number on every corpus.
@@ -155,11 +150,6 @@ class HalvingSchedule(FairseqLRScheduler):
         of_this_epoch = (self.num_updates - self.updates_before_epoch) / updates_per_epoch
         return self.epoch - 1 + min(of_this_epoch, 1.0)
 
-    def step(self, epoch: int, val_loss: float | None = None) -> float:
-        """Note the validation loss; it does not change the rate."""
-        super().step(epoch, val_loss)
-        return self.optimizer.get_lr()
-
     def state_dict(self) -> dict:
         """Return what a checkpoint keeps: also where the epoch began."""
         began = {"epoch": self.epoch, "updates_before_epoch": self.updates_before_epoch}
@@ -169,9 +159,8 @@ class HalvingSchedule(FairseqLRScheduler):
         """Continue from a checkpoint's state.
 
         Raises:
-            UserError: see `refuse_state_of_another`.
+            UserError: see `ScheduleOfUpdates`.
         """
-        refuse_state_of_another(self, state_dict)
         super().load_state_dict(state_dict)
         self.epoch = state_dict["epoch"]
         self.updates_before_epoch = state_dict["updates_before_epoch"]

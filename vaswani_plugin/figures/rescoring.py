@@ -24,8 +24,9 @@ from tqdm import tqdm
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.forced import ForcedScorer
-from vaswani_plugin.metrics.segments import first_gap, read_lines
+from vaswani_plugin.metrics.segments import first_gap
 from vaswani_plugin.text.coding import join_bpe, plain_units
+from vaswani_plugin.text.lines import read_text
 from vaswani_plugin.text.outputs import write_atomically
 
 SCORE, WORDS = "score", "words"
@@ -87,7 +88,7 @@ class Lists:
             row[: stop - start] = range(start, stop)
 
     def _lines_for(self, path: Path) -> list[str]:
-        lines, count = read_lines(path), len(self.lists)
+        lines, count = list(read_text(path)), len(self.lists)
         if len(lines) != count:
             missing = "lines" if len(lines) < count else "lists"
             raise UserError(
@@ -293,7 +294,7 @@ def read_nbest(path: Path) -> list[list[Entry]]:
     """
     found: dict[int, list[Entry]] = {}
     last = -1
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in enumerate(read_text(path), 1):
         identity, *fields = (field.strip() for field in line.split("|||"))
         if len(fields) < 3 or not re.fullmatch("[0-9]{1,18}", identity):
             raise UserError(

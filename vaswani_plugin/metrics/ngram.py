@@ -50,7 +50,7 @@ class NgramModel:
         start: the token before the first one, such as the end of a line.
 
     Raises:
-        ValueError: no text; a token outside the vocabulary; too many n-grams for 64-bit numbers.
+        ValueError: too many n-grams for 64-bit numbers.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class NgramModel:
         vocabulary: int,
         start: int,
     ) -> None:
-        tokens = _checked(tokens, vocabulary)
+        tokens = np.asarray(tokens, np.int64)
         if vocabulary ** max(order, 1) > np.iinfo(np.int64).max:
             raise ValueError(f"{order}-grams of {vocabulary:,} types are too many to be numbered")
         self.vocabulary, self.start = vocabulary, start
@@ -90,10 +90,9 @@ class NgramModel:
     def log_probabilities(self, tokens: ArrayLike) -> NDArray[np.float64]:
         """Natural logarithm of the probability of each token of a stream (N,), given those before.
 
-        Raises:
-            ValueError: no token, or one outside the vocabulary.
+        Tokens are numbers below `vocabulary`.
         """
-        tokens = _checked(tokens, self.vocabulary)
+        tokens = np.asarray(tokens, np.int64)
         probability = np.full(len(tokens), 1 / self.vocabulary)
         for length, order in enumerate(self._orders, start=1):
             ngrams, counts, discounts, contexts, totals, left_over = order
@@ -111,16 +110,6 @@ def _find(sorted_keys: NDArray, keys: NDArray) -> tuple[NDArray, NDArray]:
     """The index of each key in `sorted_keys`, and whether the key is there."""
     index = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)
     return index, sorted_keys[index] == keys
-
-
-def _checked(tokens: Any, vocabulary: int) -> NDArray[np.int64]:
-    tokens = np.asarray(tokens, np.int64)
-    if not len(tokens):
-        raise ValueError("the text has no tokens")
-    for token in (tokens.min(), tokens.max()):
-        if not 0 <= token < vocabulary:
-            raise ValueError(f"token {token} is outside the vocabulary of {vocabulary}")
-    return tokens
 
 
 def estimate_discounts(counts: ArrayLike) -> Discounts:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "rougeLsum": "ROUGE-Lsum"}
+from vaswani_plugin.metrics.rouge import KINDS
 
 
 def bleu_scores(bleu: dict[str, Any]) -> list[str]:
@@ -30,7 +30,7 @@ def perplexity_scores(report: dict[str, Any]) -> list[str]:
 def rouge_scores(report: dict[str, Any]) -> list[str]:
     """The scores of summaries."""
     (row,) = (row for row in report["systems"] if row["name"] == "model")
-    return [f"{row[key]:.2f} {title}" for key, title in ROUGE.items() if key in row]
+    return [f"{row[key]:.2f} {title}" for key, title in KINDS.items() if key in row]
 
 
 def bracketing_scores(report: dict[str, Any]) -> list[str]:

@@ -20,7 +20,6 @@ from vaswani_plugin.text.summaries import split_sentences
 
 KINDS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "rougeLsum": "ROUGE-Lsum"}
 """By the library's name of each kind: that in print."""
-OVER = ("best", "mean")
 SHORTEST_STEMMED = 4  # letters, as in the library
 _LATIN = re.compile("[a-z0-9]")
 
@@ -65,13 +64,8 @@ def rouge(
         stemming: stem English words of more than three letters (Porter 1980).
 
     Raises:
-        ValueError: no summaries, a summary without references, lists of different lengths, or
-            rouge-score is not installed.
+        ValueError: a summary without references, or rouge-score is not installed.
     """
-    if over not in OVER:
-        raise ValueError(f"over {over!r}: must be {' or '.join(OVER)}")
-    if not hypotheses or len(hypotheses) != len(references):
-        raise ValueError(f"{len(hypotheses)} summaries and references of {len(references)}")
     try:
         # Imported here: nltk takes up to two seconds where SciPy and scikit-learn are installed.
         from nltk.stem.porter import PorterStemmer
@@ -114,7 +108,7 @@ def rouge_report(
     Args:
         systems: the summaries of each system, by its name.
         references: one or more for each summary.
-        over: one of `OVER`: how several references count.
+        over: how several references count, "best" or "mean".
         stemming: compare the stems of words.
     """
     return {

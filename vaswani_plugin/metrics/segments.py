@@ -21,16 +21,6 @@ _STANDING = re.compile(r"(?:^|\s)[.,](?:\s|$)|&(?:apos|quot|#91|#93|#124);|@-@")
 _ATTACHED = re.compile(r"\w[.,]\s*$")
 
 
-def read_lines(path: Path, returns_inside: bool = False) -> list[str]:
-    """The lines of a UTF-8 file, plain or `.gz`; see `text.lines.decode_lines`.
-
-    Raises:
-        OSError: the file can't be read.
-        UserError: it is empty or a broken .gz file, or a line (named by its number) is not UTF-8.
-    """
-    return list(read_text(path, returns_inside))
-
-
 def first_gap(numbers: Container[int]) -> int:
     """The lowest number from 0 on that is missing."""
     return next(number for number in count() if number not in numbers)
@@ -88,7 +78,7 @@ def read_generate_output(path: Path) -> GenerateOutput:
     found: dict[str, dict[int, str]] = {"H": {}, "D": {}, "T": {}}
     loaded: dict[str, int] = {}
     has_sources = ended = False
-    for number, line in enumerate(read_lines(path, returns_inside=True), 1):
+    for number, line in enumerate(read_text(path, returns_inside=True), 1):
         kind, dash, rest = line[:1], line[1:2], line[2:]
         fields = rest.split("\t")
         if kind not in found or dash != "-" or not fields[0].isdecimal():
@@ -155,8 +145,8 @@ def read_segments(
 ) -> Segments:
     """Read the text to score.
 
-    Tokenized text in `generate_output` is told by its punctuation: it is scored over its words, or
-    detokenized where the language is known.
+    The punctuation of `generate_output` shows whether it is tokenized text. Such text is scored
+    over its words, or detokenized where the language is known.
 
     Args:
         hypothesis: file with one translation a line.
@@ -178,7 +168,7 @@ def read_segments(
             raise ValueError("--hypothesis needs --reference FILE")
         if join_bpe:
             raise ValueError("--remove-bpe goes with --generate-output; --hypothesis is text")
-        name, hypotheses = hypothesis, read_lines(hypothesis)
+        name, hypotheses = hypothesis, list(read_text(hypothesis))
         golds = list[list[str]]()
     else:
         name, output = generate_output, read_generate_output(generate_output)
@@ -260,7 +250,7 @@ def _settle_tokenized(
 
 
 def _read_matching(path: Path, other: Path, expected: list[str]) -> list[str]:
-    lines = read_lines(path)
+    lines = list(read_text(path))
     if len(lines) != len(expected):
         raise ValueError(
             f"{other} has {len(expected)} segments, {path} has {len(lines)}: they must match "

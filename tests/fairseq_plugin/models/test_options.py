@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from model_factory import make_dictionary, make_model, make_task, random_batch
+from model_factory import attention_weights, make_dictionary, make_model, make_task, random_batch
 
 LENGTHS = [(9, 7), (4, 11), (12, 2)]
 
@@ -18,7 +18,7 @@ def task():
 def test_attention_weights_are_those_of_each_head(task, window):
     model = make_model(task, attention_window=window)
     batch = random_batch(task, LENGTHS)
-    weights = model.attention_weights(batch["src_tokens"], batch["prev_output_tokens"])
+    weights = attention_weights(model, batch["src_tokens"], batch["prev_output_tokens"])
     shapes = {name: [tuple(w.shape) for w in layers] for name, layers in weights.items()}
     assert shapes == {
         "encoder": [(3, 4, 12, 12)] * 2,

@@ -6,10 +6,9 @@ import recurrent_reference as reference
 import torch
 from fairseq_flags import training_config
 from model_factory import make_task, random_batch
-from recurrent_models import KINDS, exact_recurrent, lstm_weights, make_recurrent
+from recurrent_models import KINDS, exact_recurrent, lstm_weights
 from reference_weights import numbers
 
-from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
 from vaswani_plugin.fairseq_plugin.defaults import report
 from vaswani_plugin.model.ancestors import count_parameters
@@ -119,18 +118,6 @@ def test_incremental_is_full_and_follows_the_beams(task, model):
     torch.testing.assert_close(torch.cat(steps, dim=1), full, **EXACT)
     if alphas:
         torch.testing.assert_close(torch.cat(alphas, dim=1), extra["attn"][0], **EXACT)
-
-
-def test_pictures_get_the_one_attention(task):
-    model = make_recurrent("attention", task)
-    batch = random_batch(task, LENGTHS)
-    found = model.attention_weights(batch["src_tokens"], batch["prev_output_tokens"])
-    assert list(found) == ["cross"] and [w.shape for w in found["cross"]] == [(4, 1, 11, 12)]
-    assert found["cross"][0][:, 0].equal(model(**batch)[1]["attn"][0])
-    assert not hasattr(make_recurrent("seq2seq", task), "attention_weights")
-    without = make_recurrent("both ways", task)
-    with pytest.raises(UserError, match="--attention none: it has no attention"):
-        without.attention_weights(batch["src_tokens"], batch["prev_output_tokens"])
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])

@@ -1,12 +1,131 @@
-"""Command lines of fairseq: our task for our architectures, bfloat16 without a TPU."""
+"""fairseq's commands: one line for a mistake, our task for our architectures, bfloat16."""
+
+import re
+import sys
+import types
+import warnings
+from pathlib import Path
 
 import pytest
 from fairseq import options
 from fairseq_flags import training_config
 
 import vaswani_plugin
+from tests.conftest import PLUGIN
+from vaswani_plugin.errors import TRACEBACK_VARIABLE
+from vaswani_plugin.fairseq_plugin.patches import command_lines
 
 vaswani_plugin.register()
+
+
+def caught(action) -> BaseException:
+    with pytest.raises(BaseException) as error:
+        action()
+    return error.value
+
+
+def run_as(path: Path, source: str) -> BaseException:
+    """The error that `source` raises, as if it stood in the file `path`."""
+    return caught(lambda: exec(compile(source, str(path), "exec"), {}))
+
+
+OURS, FAIRSEQ = PLUGIN / "models" / "x.py", command_lines.FAIRSEQ / "x.py"
+COMMAND = command_lines.COMMANDS / "x.py"
+MISTAKE = "from vaswani_plugin.errors import UserError\nraise UserError('--d-k is 0;\\n  give 1')"
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "users"),
+    [
+        (OURS, MISTAKE, True),
+        (Path("/elsewhere/x.py"), MISTAKE, True),
+        (OURS, "raise ValueError('x')", False),
+        (OURS, "assert 1 == 2", False),
+        (OURS, "open('/no/such/file')", False),
+        (OURS, "raise AssertionError('Must specify batch size with --max-tokens')", False),
+        (FAIRSEQ, "raise ValueError('x')", False),
+        (FAIRSEQ, "raise ValueError('--finetune-from-model x does not exist')", True),
+        (FAIRSEQ, "raise FileNotFoundError('Dataset not found: valid')", True),
+        (FAIRSEQ, "raise ImportError('Please install editdistance')", True),
+        (FAIRSEQ, "raise Exception('Size of sample #9 is invalid')", True),
+        (FAIRSEQ, "try:\n  1 / 0\nexcept ZeroDivisionError:\n  raise Exception('x')", False),
+        (FAIRSEQ, "raise RuntimeError('x')", False),
+        (COMMAND, "raise AssertionError('Must specify batch size with --max-tokens')", True),
+        (COMMAND, "raise AssertionError('x')", False),
+    ],
+)
+def test_whose_mistake_it_is(path, source, users):
+    assert command_lines.is_users_error(run_as(path, source)) == users
+
+
+@pytest.mark.parametrize(
+    ("program", "is_fairseqs"),
+    [
+        ("/venv/bin/fairseq-train", True),
+        ("/site-packages/fairseq_cli/train.py", True),
+        ("/venv/bin/pytest", False),
+    ],
+)
+def test_the_hook_is_for_fairseqs_commands(monkeypatch, program, is_fairseqs):
+    mine = types.SimpleNamespace()
+    monkeypatch.setattr(sys, "argv", [program])
+    monkeypatch.setattr(sys, "excepthook", mine)
+    command_lines.print_users_errors_in_one_line()
+    assert (sys.excepthook is not mine) == is_fairseqs
+
+
+@pytest.fixture
+def hook(monkeypatch):
+    """The installed hook, and the list of errors that it passed on to the one before it."""
+    passed_on = []
+    monkeypatch.setattr(sys, "argv", ["fairseq-train"])
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, traceback: passed_on.append(error))
+    command_lines.print_users_errors_in_one_line()
+    installed = sys.excepthook
+    command_lines.print_users_errors_in_one_line()
+    assert sys.excepthook is installed
+    return lambda error: installed(type(error), error, error.__traceback__), passed_on
+
+
+def test_a_mistake_is_one_line_and_a_defect_keeps_its_traceback(hook, monkeypatch, capsys):
+    report, passed_on = hook
+    monkeypatch.delenv(TRACEBACK_VARIABLE, raising=False)
+    mistake, defect = run_as(OURS, MISTAKE), run_as(OURS, "int('x')")
+    report(mistake)
+    assert capsys.readouterr().err == "error: --d-k is 0; give 1\n"
+    assert passed_on == []
+    report(defect)
+    monkeypatch.setenv(TRACEBACK_VARIABLE, "1")
+    report(mistake)
+    assert capsys.readouterr().err == "" and passed_on == [defect, mistake]
+
+
+def test_training_is_quiet(stock_run):
+    run, _ = stock_run
+    assert run.stderr == ""
+    assert not re.search("warning", run.stdout, re.IGNORECASE)
+
+
+def test_generating_is_quiet_and_complete(toy_data_bin, run_fairseq, stock_checkpoint):
+    run = run_fairseq(
+        *("generate", toy_data_bin, "--path", stock_checkpoint, "--cpu", "--max-tokens", 500),
+        *("--beam", 1, "--max-len-b", 10),
+    )
+    assert run.returncode == 0, run.stderr
+    assert not re.search("warning|DEBUG", run.stderr + run.stdout)
+    assert sorted(int(n) for n in re.findall(r"^H-(\d+)", run.stdout, re.M)) == list(range(60))
+
+
+def test_only_the_known_messages_are_silenced():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        command_lines.silence_known_warnings()
+        warnings.warn("`torch.cuda.amp.autocast(args...)` is deprecated.", FutureWarning, 1)
+        warnings.warn("\nThe version_base parameter is not specified.", UserWarning, 1)
+        with pytest.raises(UserWarning):
+            warnings.warn("The loss is not finite", UserWarning, 1)
+        with pytest.raises(FutureWarning):
+            warnings.warn("`torch.cuda.amp.GradScaler(args...)` is deprecated", FutureWarning, 1)
 
 
 @pytest.mark.parametrize("flags", [["--bf16"], ["--memory-efficient-bf16"], ["--bf16", "--tpu"]])

@@ -10,7 +10,11 @@ from functools import partial
 from typing import Any
 
 import torch
-from fairseq.models import FairseqIncrementalDecoder, register_model_architecture
+from fairseq.models import (
+    FairseqEncoder,
+    FairseqIncrementalDecoder,
+    register_model_architecture,
+)
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -27,6 +31,23 @@ LANGUAGE_MODEL = "vaswani_lm"
 """The names of our language models begin with it."""
 TASKS_OF_PAIRS = ("translation", "vaswani_translation", "vaswani_parsing")
 TASKS_OF_TEXT = ("language_modeling", "vaswani_language_modeling")
+
+
+class SourceEncoder(FairseqEncoder):
+    """Base class that adds fairseq's interface to an encoder of `modules`, before it in the bases.
+
+    Attributes:
+        max_source_positions: longest source in tokens, the end-of-sentence token included.
+    """
+
+    max_source_positions: int
+
+    def __init__(self) -> None:
+        super().__init__(dictionary=None)  # set by the model
+
+    def max_positions(self) -> int:
+        """Longest source in tokens, the end-of-sentence token included."""
+        return self.max_source_positions
 
 
 class CausalDecoder(FairseqIncrementalDecoder):

@@ -73,7 +73,6 @@ class LanguageDecoder(LanguageModel, TextDecoder):
         incremental_state: IncrementalState | None = None,
         features_only: bool = False,
         return_all_hiddens: bool = False,
-        need_weights: bool = False,
     ) -> tuple[Tensor, Extra]:
         """Predict each next token.
 
@@ -84,23 +83,20 @@ class LanguageDecoder(LanguageModel, TextDecoder):
             incremental_state: key-value cache; only positions not yet in it are computed.
             features_only: stop before the projection.
             return_all_hiddens: also return the first layer's input and each layer's output.
-            need_weights: also return the weights of every layer and head.
 
         Returns:
             Logits (B, T', V), or features (B, T', D), where T' is the number of computed
-            positions; and a dictionary, on request with `inner_states` [(T', B, D)] and
-            `self_attention` [(B, H, T', T) of each layer].
+            positions; and a dictionary, on request with `inner_states` [(T', B, D)].
 
         Raises:
             UserError: when T exceeds the positions of the model.
         """
         require_text_positions(src_tokens.size(1), self.max_target_positions)
-        output = super().forward(src_tokens, incremental_state, self.right_padded, need_weights)
+        output = super().forward(src_tokens, incremental_state, self.right_padded)
         states = output.states if return_all_hiddens else []
         extra = {
             "attn": [None],
             "inner_states": [x.transpose(0, 1) for x in states],  # (B, T', D) -> (T', B, D)
-            "self_attention": output.self_weights,
         }
         x = output.features
         return (x if features_only else self.output_layer(x)), extra

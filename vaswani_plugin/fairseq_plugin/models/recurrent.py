@@ -14,10 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 import torch.nn.functional as F
-from fairseq.models import FairseqEncoder, FairseqEncoderDecoderModel, register_model
+from fairseq.models import FairseqEncoderDecoderModel, register_model
 from torch import Tensor, nn
 
-from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.configurations import (
     AttentionLSTMConfig,
     Seq2SeqLSTMConfig,
@@ -27,6 +26,7 @@ from vaswani_plugin.fairseq_plugin.defaults import set_recurrent_defaults
 from vaswani_plugin.fairseq_plugin.models._common import (
     CausalDecoder,
     ProjectedLoss,
+    SourceEncoder,
     pads_right,
     register_rows,
 )
@@ -48,15 +48,8 @@ from vaswani_plugin.modules.recurrent import (
 CACHE = "recurrent"
 
 
-class _FairseqEncoder(FairseqEncoder):
-    def __init__(self) -> None:
-        super().__init__(dictionary=None)  # set by the model
-
-
-class LSTMEncoder(SourceReader, _FairseqEncoder):
+class LSTMEncoder(SourceReader, SourceEncoder):
     """`modules.recurrent.SourceReader` as fairseq's models expect it."""
-
-    max_source_positions: int
 
     def forward(
         self,
@@ -94,10 +87,6 @@ class LSTMEncoder(SourceReader, _FairseqEncoder):
             "encoder_padding_mask": [x.index_select(0, new_order) for x in padding],
             "state": [x.index_select(1, new_order) for x in encoder_out["state"]],
         }
-
-    def max_positions(self) -> int:
-        """Longest source in tokens, the end-of-sentence token included."""
-        return self.max_source_positions
 
 
 class LSTMDecoder(TargetReader, CausalDecoder):
@@ -230,27 +219,6 @@ class VaswaniAttentionLSTM(RecurrentModel):
     """The decoder starts from the final states of the encoder's two directions."""
 
     configuration = AttentionLSTMConfiguration
-
-    @torch.no_grad()
-    def attention_weights(
-        self, src_tokens: Tensor, prev_output_tokens: Tensor
-    ) -> dict[str, list[Tensor]]:
-        """The decoder's attention weights, for figures, in the layout of the Transformer's.
-
-        Args:
-            src_tokens: (B, S).
-            prev_output_tokens: (B, T).
-
-        Returns:
-            `cross` [(B, 1, T, S)].
-
-        Raises:
-            UserError: the model was made with --attention none.
-        """
-        if self.decoder.attention is None:
-            raise UserError("the model was trained with --attention none: it has no attention")
-        _, extra = self.decoder(prev_output_tokens, self.encoder(src_tokens))
-        return {"cross": [extra["attn"][0].unsqueeze(1)]}
 
 
 register_rows("vaswani_seq2seq_lstm", Seq2SeqLSTMConfig, SEQ2SEQ_LSTMS)

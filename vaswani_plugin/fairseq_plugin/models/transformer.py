@@ -9,8 +9,7 @@ Axes: B batch, S source length, T target length, D d_model, H heads, V vocabular
 from typing import Any
 
 import numpy as np
-import torch
-from fairseq.models import FairseqEncoder, FairseqEncoderDecoderModel, register_model
+from fairseq.models import FairseqEncoderDecoderModel, register_model
 from torch import Tensor
 
 from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig, configuration_of
@@ -18,6 +17,7 @@ from vaswani_plugin.fairseq_plugin.models._common import (
     CausalDecoder,
     IncrementalState,
     ProjectedLoss,
+    SourceEncoder,
     pads_right,
     register_rows,
     set_training_switches,
@@ -34,15 +34,8 @@ SEQUENCE_FIRST = ("encoder_out", "encoder_states")
 """Entries of the encoder's output whose batch is the second axis."""
 
 
-class _FairseqEncoder(FairseqEncoder):
-    def __init__(self) -> None:
-        super().__init__(dictionary=None)  # set by the model
-
-
-class VaswaniEncoder(Encoder, _FairseqEncoder):
+class VaswaniEncoder(Encoder, SourceEncoder):
     """`modules.transformer.Encoder` as fairseq's models expect it."""
-
-    max_source_positions: int
 
     def forward(
         self,
@@ -50,7 +43,6 @@ class VaswaniEncoder(Encoder, _FairseqEncoder):
         src_lengths: Tensor | None = None,
         return_all_hiddens: bool = False,
         token_embeddings: Tensor | None = None,
-        need_weights: bool = False,
         known_lengths: np.ndarray | None = None,
     ) -> EncoderOut:
         """Encode a batch.
@@ -60,15 +52,13 @@ class VaswaniEncoder(Encoder, _FairseqEncoder):
             src_lengths: not needed: padding is read off the tokens.
             return_all_hiddens: also return the first layer's input and each layer's output.
             token_embeddings: (B, S, D), used instead of the rows of the embedding matrix.
-            need_weights: also return each layer's attention weights.
             known_lengths: lengths of the sentences (B,), known without looking at the device. If
                 none is shorter than S, no attention needs a mask.
 
         Returns:
             `encoder_out` [(S, B, D)], `encoder_padding_mask` [(B, S), True at padding], or [] if
             the lengths show that there is no padding, `src_tokens` [(B, S)], and on request
-            `encoder_states` [(S, B, D) of the first layer's input and each layer's output] and
-            `attention` [(B, H, S, S) of each layer].
+            `encoder_states` [(S, B, D) of the first layer's input and each layer's output].
 
         Raises:
             UserError: when S exceeds the positions of the model.
@@ -79,14 +69,13 @@ class VaswaniEncoder(Encoder, _FairseqEncoder):
         if token_embeddings is not None:
             embedded = self.embedding.scale * token_embeddings
         is_padded = known_lengths is None or bool(known_lengths.min() < length)
-        output = super().forward(src_tokens, need_weights, embedded, is_padded)
+        output = super().forward(src_tokens, embedded=embedded, is_padded=is_padded)
         states = output.states if return_all_hiddens else []
         return {
             "encoder_out": [output.features.transpose(0, 1)],  # (B, S, D) -> (S, B, D)
             "encoder_padding_mask": [src_tokens.eq(self.padding_idx)] if is_padded else [],
             "src_tokens": [src_tokens],
             "encoder_states": [x.transpose(0, 1) for x in states],
-            "attention": output.self_weights,
         }
 
     def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
@@ -95,10 +84,6 @@ class VaswaniEncoder(Encoder, _FairseqEncoder):
             name: [x.index_select(int(name in SEQUENCE_FIRST), new_order) for x in tensors]
             for name, tensors in encoder_out.items()
         }
-
-    def max_positions(self) -> int:
-        """Longest source in tokens, the end-of-sentence token included."""
-        return self.max_source_positions
 
 
 class VaswaniDecoder(Decoder, CausalDecoder):
@@ -133,7 +118,6 @@ class VaswaniDecoder(Decoder, CausalDecoder):
         alignment_heads: int | None = None,
         src_lengths: Tensor | None = None,
         return_all_hiddens: bool = False,
-        need_weights: bool = False,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """Predict each next token.
 
@@ -147,13 +131,11 @@ class VaswaniDecoder(Decoder, CausalDecoder):
             alignment_heads: `attn` is the mean over this many heads, from the first; None: all.
             src_lengths: not needed: padding is read off the encoder's output.
             return_all_hiddens: also return the first layer's input and each layer's output.
-            need_weights: also return the weights of every layer and head.
 
         Returns:
             Logits (B, T', V), or features (B, T', D), where T' is the number of computed
             positions; and a dictionary of `attn` [(B, T', S)], or [None] if only features were
-            requested; on request `inner_states` [(T', B, D)], `self_attention` [(B, H, T', T) of
-            each layer] and `cross_attention` [(B, H, T', S) of each layer].
+            requested; on request `inner_states` [(T', B, D)].
 
         Raises:
             UserError: when T exceeds the positions of the model.
@@ -175,20 +157,16 @@ class VaswaniDecoder(Decoder, CausalDecoder):
             incremental_state,
             self.right_padded,
             full_context_alignment,
-            need_weights,
-            alignment_layer if wants_alignment else None,
-            added,
+            alignment_layer=alignment_layer if wants_alignment else None,
+            added=added,
         )
         attention = None
         if wants_alignment:
-            weights = output.cross_weights[alignment_layer if need_weights else 0]
-            attention = weights[:, :alignment_heads].mean(dim=1)
+            attention = output.cross_weights[0][:, :alignment_heads].mean(dim=1)
         states = output.states if return_all_hiddens else []
         extra = {
             "attn": [attention],
             "inner_states": [x.transpose(0, 1) for x in states],  # (B, T', D) -> (T', B, D)
-            "self_attention": output.self_weights,
-            "cross_attention": output.cross_weights if need_weights else [],
         }
         x = output.features
         return (x if features_only else self.output_layer(x)), extra
@@ -277,28 +255,6 @@ class VaswaniTransformer(ProjectedLoss, FairseqEncoderDecoderModel):
         """`forward` without the projection: features (B, T, D), and the dictionary."""
         encoder_out = self.encoder(src_tokens, src_lengths)
         return self.decoder.extract_features(prev_output_tokens, encoder_out, **options)
-
-    @torch.no_grad()
-    def attention_weights(
-        self, src_tokens: Tensor, prev_output_tokens: Tensor
-    ) -> dict[str, list[Tensor]]:
-        """The weights of the three attentions of section 3.2.3, for figures.
-
-        Args:
-            src_tokens: (B, S).
-            prev_output_tokens: (B, T).
-
-        Returns:
-            One tensor per layer: `encoder` (B, H, S, S), `decoder` (B, H, T, T) and `cross`
-            (B, H, T, S).
-        """
-        encoder_out = self.encoder(src_tokens, need_weights=True)
-        _, extra = self.decoder(prev_output_tokens, encoder_out, need_weights=True)
-        return {
-            "encoder": encoder_out["attention"],
-            "decoder": extra["self_attention"],
-            "cross": extra["cross_attention"],
-        }
 
 
 register_rows("vaswani_transformer", VaswaniTransformerConfig, (*ARCHITECTURES, *PARSERS))

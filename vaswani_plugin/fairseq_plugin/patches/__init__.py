@@ -20,7 +20,6 @@ from vaswani_plugin.fairseq_plugin.patches import (
     distribution,
     epochs,
     extensions,
-    messages,
 )
 
 SEEN_IN = "0.12.3.1"
@@ -28,9 +27,9 @@ SEEN_IN = "0.12.3.1"
 PATCHES = (
     extensions.provide_missing_extensions,
     extensions.count_ngrams_without_libbleu,
-    messages.print_users_errors_in_one_line,
-    messages.silence_known_warnings,
-    messages.set_log_level_to_info,
+    command_lines.print_users_errors_in_one_line,
+    command_lines.silence_known_warnings,
+    command_lines.set_log_level_to_info,
     command_lines.complete_command_lines,
     data.restore_removed_numpy_name,
     data.concatenate_splits,

@@ -22,7 +22,7 @@ from vaswani_plugin import register
 from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED, UserError, wants_traceback
 from vaswani_plugin.fairseq_plugin.patches._patching import patch
-from vaswani_plugin.fairseq_plugin.patches.messages import is_users_error
+from vaswani_plugin.fairseq_plugin.patches.command_lines import is_users_error
 
 TORCHRUN_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
 

@@ -26,11 +26,13 @@ class TextDictionary(Dictionary):
 
 
 class DictionaryDigests:
-    """Keeps digests of a task's dictionaries in its checkpoints; comes before fairseq's class."""
+    """Keeps digests of a task's dictionaries in its checkpoints; comes before fairseq's class.
 
-    def own_dictionaries(self) -> dict[str, Dictionary]:
-        """The dictionaries that a checkpoint depends on, by side: "source" or "target"."""
-        raise NotImplementedError
+    Attributes:
+        sides: those whose dictionaries a checkpoint depends on.
+    """
+
+    sides: tuple[str, ...] = ("source", "target")
 
     def state_dict(self) -> dict[str, Any]:
         """The task's part of a checkpoint: digests of its dictionaries."""
@@ -48,7 +50,8 @@ class DictionaryDigests:
         super().load_state_dict(state_dict)
 
     def _digests(self) -> dict[str, str]:
-        return {side: digest_of(words.symbols) for side, words in self.own_dictionaries().items()}
+        words = {side: getattr(self, f"{side}_dictionary") for side in self.sides}
+        return {side: digest_of(dictionary.symbols) for side, dictionary in words.items()}
 
 
 class AutocastOnCPU:

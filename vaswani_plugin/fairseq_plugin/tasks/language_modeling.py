@@ -84,6 +84,8 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, DictionaryDigests, LanguageMode
     `vaswani_plugin/fairseq_plugin/defaults.py`.
     """
 
+    sides = ("target",)
+
     @classmethod
     def setup_task(cls, args, **kwargs) -> "VaswaniLanguageModelingTask":
         """Load the dictionary.
@@ -108,10 +110,6 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, DictionaryDigests, LanguageMode
                     f"the symbol that stands between the parts of each line"
                 )
         return task
-
-    def own_dictionaries(self) -> dict[str, Dictionary]:
-        """The dictionary of the text."""
-        return {"target": self.dictionary}
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs) -> None:
         """Load a split; see fairseq's task."""

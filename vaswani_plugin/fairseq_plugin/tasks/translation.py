@@ -140,10 +140,6 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         )
         return batches
 
-    def own_dictionaries(self) -> dict[str, Dictionary]:
-        """The dictionaries of both sides."""
-        return {"source": self.src_dict, "target": self.tgt_dict}
-
     def build_generator(
         self,
         models,

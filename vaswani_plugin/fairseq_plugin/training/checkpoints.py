@@ -124,7 +124,8 @@ def _resume_order(last: Path, others: list[Path]) -> Iterator[Path]:
     if last.is_file():
         written = last.stat().st_ctime_ns
         newer = [path for path in others if path.stat().st_ctime_ns > written]
-        newer = [path for path in newer if (_updates_of(path) or 0) > (_updates_of(last) or 0)]
+        before = (_updates_of(last) or 0) if newer else 0
+        newer = [path for path in newer if (_updates_of(path) or 0) > before]
     yield from _by_updates(newer)
     if last.is_file():
         yield last

@@ -24,7 +24,7 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.trainer import Trainer
 
 from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED
-from vaswani_plugin.fairseq_plugin.patches.messages import is_fairseq_command
+from vaswani_plugin.fairseq_plugin.patches.command_lines import is_fairseq_command
 
 logger = logging.getLogger(__name__)
 
