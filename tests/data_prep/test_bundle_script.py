@@ -115,7 +115,7 @@ def test_a_vocabulary_is_copied_with_its_threshold(parts, tmp_path, monkeypatch)
         (["beam"], "beam: must be KEY=VALUE"),
         (["beam=1", "beam=1"], "beam is given twice"),
         (["source_language=de"], "--pair says it"),
-        (["tokenizer=none", "--pair", "en"], "--pair en: two languages"),
+        (["tokenizer=none", "--pair", "en"], "--pair en: two different languages"),
         (["beam=3", "--pair", "en-fr"], "dict.fr.txt does not exist"),
         (["beam=3", "--model", "nowhere.pt"], "nowhere.pt does not exist"),
     ],

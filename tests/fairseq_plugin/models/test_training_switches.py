@@ -12,7 +12,6 @@ from model_factory import SIZES, make_model, make_task, random_batch
 from vaswani_plugin.modules.transformer import Stack
 
 LENGTHS = [(9, 7), (4, 11), (12, 2)]
-SWITCHES = {"checkpoint_activations", "compile"}
 
 
 @pytest.fixture(scope="module")
