@@ -3,7 +3,6 @@
 Every field of its configuration is expressed, or checked, or has no effect, or is refused.
 """
 
-import json
 import re
 import shutil
 from collections.abc import Mapping
@@ -30,6 +29,7 @@ from vaswani_plugin.text.dictionary import (
     Dictionary,
     dictionary_name,
 )
+from vaswani_plugin.text.lines import read_json
 from vaswani_plugin.text.settings import MODEL, OURS, SAFETENSORS, SETTINGS, Settings
 
 CODES = "sentencepiece.model"
@@ -135,10 +135,7 @@ def import_from_huggingface(
 def _read_json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UserError(f"{path} does not exist: give a folder of a MarianMT model")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path}: not JSON ({error}): download it again") from error
+    content = read_json(path, "download it again")
     if not isinstance(content, dict):
         raise UserError(f"{path}: holds no object: download it again")
     return content
@@ -214,9 +211,8 @@ def _read_model(
     is_separate = bool(tokens.get("separate_vocabs"))
     files = [folder / "vocab.json", folder / ("target_" * is_separate + "vocab.json")]
     weights = from_marian(_untied(theirs, config), _epsilon(config))
-    orders = []
-    for file, name in zip(files, EMBEDDINGS, strict=False):
-        symbols = _read_json(file)
+    vocabularies, orders = [_read_json(file) for file in files], []
+    for file, symbols, name in zip(files, vocabularies, EMBEDDINGS, strict=False):
         if sorted(symbols.values()) != list(range(len(weights[name]))):
             raise UserError(
                 f"{file} should number the model's {len(weights[name])} rows, each once: it can't "
@@ -233,7 +229,7 @@ def _read_model(
         key = weights[name].data_ptr(), rows is source_rows and is_separate
         ordered.setdefault(key, weights[name][rows])
         weights[name] = ordered[key]
-    if "<s>" not in _read_json(files[1]):
+    if "<s>" not in vocabularies[1]:
         weights[EMBEDDINGS[2]][BOS] = _never_written(weights, options, weights[EMBEDDINGS[2]][PAD])
     if not torch.equal(start, weights[EMBEDDINGS[1]][EOS]):
         options["share_embeddings"] = "none"

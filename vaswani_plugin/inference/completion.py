@@ -13,6 +13,7 @@ from torch import Tensor
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.options import CompletionOptions
 from vaswani_plugin.search.constraints import Constraint, Step
+from vaswani_plugin.search.models import padded
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
 from vaswani_plugin.search.text_models import TextModel
@@ -242,7 +243,6 @@ def complete(
         return []
     device = next(model.decoder.parameters()).device
     lengths = np.array([len(prompt) for prompt in read])
-    rows = [prompt + [dictionary.pad()] * (lengths.max() - len(prompt)) for prompt in read]
     stop = dictionary.pad() if stop_at is None else stop_at
     constraints = [_unscored_end_at_limit(limits, stop, device)]
     if watch is not None:
@@ -256,7 +256,7 @@ def complete(
         tokens_to_suppress=suppressed,
         random=random,
     )
-    found = search.run(torch.tensor(rows, device=device), prompts=(limits, lengths))
+    found = search.run(padded(read, dictionary.pad(), device), prompts=(limits, lengths))
     return [
         [_completion(hypothesis, limit) for hypothesis in hypotheses]
         for hypotheses, limit in zip(found, limits, strict=True)

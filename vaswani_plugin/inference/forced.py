@@ -17,7 +17,7 @@ from vaswani_plugin.inference.bundle import ForeignModel
 from vaswani_plugin.inference.models import load_with_data, longest_of
 from vaswani_plugin.modules.recurrent import RecurrentEncoderDecoder
 from vaswani_plugin.modules.transformer import EncoderDecoder
-from vaswani_plugin.search.models import Dictionary
+from vaswani_plugin.search.models import Dictionary, padded
 
 Encoded = Sequence[int]
 Pair = tuple[int, int]
@@ -94,9 +94,9 @@ class ForcedEncoderDecoder:
         model: Any = self.model
         memory, decoder = model.encode(sources).select(rows), model.decoder
         features = model.decode(previous, memory, right_padded=True).features  # (R, T, D)
-        rows, gold = features.flatten(0, 1), target.flatten()
+        flat, gold = features.flatten(0, 1), target.flatten()
         vocabulary = decoder.projection.weight.size(0)
-        log_p = projected_log_probabilities(rows, gold, decoder.project, vocabulary)
+        log_p = projected_log_probabilities(flat, gold, decoder.project, vocabulary)
         return log_p.view(target.shape)
 
 
@@ -185,23 +185,17 @@ class ForcedScorer:
         numbers = sorted({sentence for sentence, _ in batch}, key=lambda n: -len(sources[n]))
         places = {number: place for place, number in enumerate(numbers)}
         rows = torch.tensor([places[sentence] for sentence, _ in batch], device=self.device)
-        own = self._padded([sources[n] for n in numbers], self.source.pad(), on_the_left=True)
+        own = [sources[n] for n in numbers]
+        read = padded(own, self.source.pad(), self.device, on_the_left=True)
         golds = [targets[sentence][place] for sentence, place in batch]
-        target = self._padded(golds, self.target.pad())  # (R, T)
+        target = padded(golds, self.target.pad(), self.device)  # (R, T)
         shifted = [[self.target.eos(), *gold[:-1]] for gold in golds]
-        previous = self._padded(shifted, self.target.pad())
+        previous = padded(shifted, self.target.pad(), self.device)
         log_p = [
-            model.token_log_probabilities(own, rows, previous, target) for model in self.models
+            model.token_log_probabilities(read, rows, previous, target) for model in self.models
         ]
         mean = torch.stack(log_p).logsumexp(dim=0) - math.log(len(log_p))
         return [row[: len(gold)] for row, gold in zip(mean.tolist(), golds, strict=True)]
-
-    def _padded(self, rows: Sequence[Encoded], pad: int, on_the_left: bool = False) -> Tensor:
-        longest = max(map(len, rows))
-        filled = [[pad] * (longest - len(row)) for row in rows]
-        pairs = zip(rows, filled, strict=True)
-        whole = [[*more, *row] if on_the_left else [*row, *more] for row, more in pairs]
-        return torch.tensor(whole, device=self.device)
 
 
 def load_scorer(

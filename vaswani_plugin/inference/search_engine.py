@@ -15,7 +15,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.models import Loaded, LoadedRecurrent, longest_of
 from vaswani_plugin.inference.results import Decoded, Tokens
 from vaswani_plugin.modules.transformer import EncoderDecoder
-from vaswani_plugin.search.models import Dictionary, Model, TransformerModel
+from vaswani_plugin.search.models import Dictionary, Model, TransformerModel, padded
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
 
@@ -88,7 +88,10 @@ class SearchEngine(ABC):
             with_attention=options.print_alignment is not None,
             random=random,
         )
-        prefix = None if prefixes is None else make_prefix(prefixes, self.target, self.device)
+        prefix = None
+        if prefixes is not None:
+            rows = [[*map(self.target.index, tokens)] for tokens in prefixes]
+            prefix = padded(rows, self.target.pad(), self.device)
         return decode(search, source_rows(sources, self.source, self.device), self.target, prefix)
 
     def score(
@@ -182,7 +185,8 @@ def decode(
         search: over our model.
         sources: of `source_rows`.
         dictionary: of the target.
-        prefix: of `make_prefix`; None: the outputs begin freely.
+        prefix: the tokens that each output begins with, (B, P), padded on the right; None: the
+            outputs begin freely.
 
     Raises:
         UserError: a prefix is too long, or the batch doesn't fit into the GPU's memory.
@@ -213,14 +217,4 @@ def decode(
 def source_rows(sources: Sequence[Tokens], dictionary: Dictionary, device: torch.device) -> Tensor:
     """Sources with their ends of sentence as numbers, (B, S), padded on the left."""
     rows = [[*map(dictionary.index, tokens), dictionary.eos()] for tokens in sources]
-    longest = max(map(len, rows))
-    padded = [[dictionary.pad()] * (longest - len(row)) + row for row in rows]
-    return torch.tensor(padded, device=device)
-
-
-def make_prefix(prefixes: Sequence[Tokens], dictionary: Dictionary, device: torch.device) -> Tensor:
-    """The tokens that each output begins with, (B, P), padded on the right."""
-    rows = [[dictionary.index(token) for token in prefix] for prefix in prefixes]
-    longest = max(map(len, rows))
-    padded = [row + [dictionary.pad()] * (longest - len(row)) for row in rows]
-    return torch.tensor(padded, dtype=torch.long, device=device).view(len(rows), longest)
+    return padded(rows, dictionary.pad(), device, on_the_left=True)

@@ -29,6 +29,7 @@ from vaswani_plugin.inference.forced import projected_log_probabilities
 from vaswani_plugin.inference.texts import in_batches
 from vaswani_plugin.metrics.perplexity import TextCounts, perplexity
 from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel, States
+from vaswani_plugin.search.models import padded
 from vaswani_plugin.search.text_models import TextModel
 from vaswani_plugin.text.dictionary import Dictionary
 
@@ -151,12 +152,11 @@ def score_texts(
 
     def answer(batch: list[int]) -> list[TextScore]:
         rows = [[*map(index, texts[place]), end] for place in batch]
-        tokens = torch.full((len(rows), len(rows[0])), dictionary.pad(), device="cpu")  # (B, T)
-        for place, row in zip(tokens, rows, strict=True):
-            place[: len(row)] = torch.tensor([end, *row[:-1]], device="cpu")
+        shifted = [[end, *row[:-1]] for row in rows]
+        tokens = padded(shifted, dictionary.pad(), device)  # (B, T)
         targets = torch.tensor([number for row in rows for number in row], device=device)  # (S,)
         scored = [slice(len(row)) for row in rows]
-        rest = iter(log_probabilities(model, tokens.to(device), scored, targets).tolist())
+        rest = iter(log_probabilities(model, tokens, scored, targets).tolist())
         advance(len(batch))
         own = (texts[place] for place in batch)
         return [TextScore(text, tuple(islice(rest, len(text) + 1))) for text in own]

@@ -11,7 +11,7 @@ Axes: B sentences, W beams, R = B W rows, S source length, T tokens so far, V vo
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -128,6 +128,16 @@ class TransformerModel:
             return CachedBeams(self.model, memory, with_attention)
 
         return start, packed is not None
+
+
+def padded(
+    rows: Sequence[Sequence[int]], pad: int, device: torch.device, on_the_left: bool = False
+) -> Tensor:
+    """Return numbers of tokens as one tensor (B, T), padded on the right or on the left."""
+    longest = max(map(len, rows))
+    filled = ((row, [pad] * (longest - len(row))) for row in rows)
+    whole = [[*more, *row] if on_the_left else [*row, *more] for row, more in filled]
+    return torch.tensor(whole, dtype=torch.long, device=device)
 
 
 def all_rows(sentences: Tensor, width: int) -> Tensor:
