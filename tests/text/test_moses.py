@@ -42,15 +42,6 @@ def ours(language: str, normalize: bool, tokenize: bool, aggressive: bool, escap
     return moses.make_processor(language, False, normalize, tokenize, aggressive, escape)
 
 
-def expected(line: str, language: str, normalize: bool, aggressive: bool, escape: bool) -> str:
-    """What sacremoses makes of a line."""
-    tokenizer, normalizer = reference(language)
-    if normalize:
-        line = normalizer.normalize(line + "\n")  # as its command does
-    tokens = tokenizer.tokenize(line, aggressive_dash_splits=aggressive, escape=escape)
-    return " ".join(tokens)
-
-
 @settings(max_examples=400, deadline=None)
 @given(TEXTS, st.sampled_from((*LANGUAGES, "it", "zh")), st.booleans(), st.booleans())
 @example("DOTMULTI xDOTMULTI.", "en", False, False)
@@ -59,7 +50,8 @@ def expected(line: str, language: str, normalize: bool, aggressive: bool, escape
 @example("Nr. 5 Nr. A z.B. 3. a ca. A.", "de", False, True)
 def test_tokens_are_those_of_sacremoses(text, language, aggressive, escape):
     result = ours(language, False, True, aggressive, escape)(text)
-    assert result == expected(text, language, False, aggressive, escape)
+    tokens = reference(language)[0].tokenize(text, aggressive_dash_splits=aggressive, escape=escape)
+    assert result == " ".join(tokens)
 
 
 @settings(max_examples=400, deadline=None)
@@ -68,13 +60,6 @@ def test_tokens_are_those_of_sacremoses(text, language, aggressive, escape):
 def test_normalized_text_is_that_of_sacremoses(text, language):
     normalized = ours(language, True, False, False, False)(text)
     assert normalized == " ".join(reference(language)[1].normalize(text + "\n").split())
-
-
-@settings(max_examples=150, deadline=None)
-@given(TEXTS, st.sampled_from(LANGUAGES))
-def test_both_together(text, language):
-    result = ours(language, True, True, False, True)(text)
-    assert result == expected(text, language, True, False, True)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

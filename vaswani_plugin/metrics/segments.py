@@ -217,7 +217,7 @@ def _settle_tokenized(
 ) -> None:
     """Score tokenized text of fairseq-generate as such, or detokenize it; else only say it.
 
-    `found` tells whether the hypotheses and each list of references look tokenized, by their names.
+    `found`: by the names of the hypotheses and of each list of references, whether it looks so.
     """
     say, names = segments.warnings.append, [name for name, is_it in found.items() if is_it]
     if generated and language is not None:

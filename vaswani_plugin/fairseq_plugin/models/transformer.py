@@ -195,7 +195,7 @@ class VaswaniTransformer(ProjectedLoss, FairseqEncoderDecoderModel):
 
         Args:
             cfg: the configuration; missing fields get their defaults.
-            task: has the two dictionaries, and a parser's task `ends_word` and `is_word`.
+            task: has the two dictionaries, and a parser's task its `grammar`.
 
         Raises:
             ValueError: when sizes don't fit, or all embeddings are to be shared between
@@ -203,8 +203,8 @@ class VaswaniTransformer(ProjectedLoss, FairseqEncoderDecoderModel):
         """
         cfg = configuration_of(cfg, Configuration)
         words = None
-        if cfg.next_word and hasattr(task, "ends_word"):
-            words = task.ends_word, task.is_word
+        if cfg.next_word and hasattr(task, "grammar"):
+            words = task.grammar.ends_word, task.grammar.is_word
         source, target = task.source_dictionary, task.target_dictionary
         built = build(cfg, source, target, words, VaswaniEncoder, VaswaniDecoder)
         encoder, decoder = built.encoder, built.decoder

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fairseq.tasks import register_task
-from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
@@ -51,16 +50,6 @@ class VaswaniParsingTask(VaswaniTranslationTask):
     def grammar(self) -> Grammar:
         """The words and tree symbols of the dictionaries."""
         return Grammar(self.source_dictionary, self.target_dictionary, JOINT, MAX_OPENINGS)
-
-    @property
-    def ends_word(self) -> Tensor:
-        """See `Grammar.ends_word`."""
-        return self.grammar.ends_word
-
-    @property
-    def is_word(self) -> Tensor:
-        """See `Grammar.is_word`."""
-        return self.grammar.is_word
 
     def _own_generator(self, models, args, extra: dict, choose) -> BeamSearchGenerator:
         if not self.cfg.unconstrained:
