@@ -17,7 +17,7 @@ from vaswani_plugin.export.huggingface_export import (
     stream_factor,
 )
 from vaswani_plugin.export.huggingface_import import import_from_huggingface
-from vaswani_plugin.inference import models as checkpoint_models
+from vaswani_plugin.inference import models
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.translator import Translator
 from vaswani_plugin.modules.feed_forward import FeedForward
@@ -398,14 +398,14 @@ def test_parts_that_no_export_knows_are_refused_by_name(
     tmp_path, monkeypatch, capsys, to, change, message
 ):
     bundle = write_bundle(tmp_path)
-    plain = checkpoint_models.with_weights
+    plain = models.with_weights
 
     def changed(*args):
         model = plain(*args)
         change(model)
         return model
 
-    monkeypatch.setattr(checkpoint_models, "with_weights", changed)
+    monkeypatch.setattr(models, "with_weights", changed)
     command = ["export", "--to", to, "--model", str(bundle), "--output", str(tmp_path / "out")]
     command += ["--allow-layer-norm-eps"] * (to == "fairseq")
     assert main(command) == 1

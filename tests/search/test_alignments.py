@@ -28,7 +28,7 @@ def test_they_are_fairseqs(source, target, seed):
     rows = torch.tensor(source), torch.tensor(target), PAD, EOS
     expected = utils.extract_hard_alignment(attention.clone(), *rows)  # it writes into it
     assert hard_alignment(attention, *rows) == expected
-    assert soft_alignment(attention, *rows) == utils.extract_soft_alignment(attention, *rows)
+    assert soft_alignment(attention, *rows[:3]) == utils.extract_soft_alignment(attention, *rows)
 
 
 def test_words_are_counted_without_padding_and_ends():

@@ -359,10 +359,9 @@ def numbered(dictionary: Dictionary) -> dict[str, int]:
     Raises:
         UserError: a symbol occurs twice.
     """
-    numbers = {symbol: number for number, symbol in enumerate(dictionary.symbols)}
-    if len(numbers) != len(dictionary):
+    if len(dictionary.indices) != len(dictionary):
         raise UserError("a dictionary holds a symbol twice, and a tokenizer takes it once")
-    return numbers
+    return dictionary.indices
 
 
 def _write_tokenizer(

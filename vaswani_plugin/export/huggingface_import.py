@@ -261,11 +261,8 @@ def _never_written(weights: Weights, options: Mapping[str, Any], otherwise: Tens
     norm = f"decoder.layers.{options['decoder_layers'] - 1}.feed_forward_norm.norm"
     gain, bias = (weights[f"{norm}.{part}"].double() for part in ("weight", "bias"))
     row = -100 / gain / (bias / gain).sum()
-    is_usable = row.isfinite().all() and row.abs().max() < MOST_NEVER
+    is_usable = row.isfinite().all() and row.abs().max() < 1e4
     return row.to(otherwise.dtype) if is_usable else otherwise
-
-
-MOST_NEVER = 1e4
 
 
 def _untied(theirs: Weights, config: Mapping[str, Any]) -> Weights:

@@ -35,7 +35,7 @@ from vaswani_plugin.inference.checkpoints import (
     untrusted,
     updates_of,
 )
-from vaswani_plugin.inference.models import DIGESTS, make_transformer
+from vaswani_plugin.inference.models import DIGESTS, TASKS_OF_PAIRS, make_transformer
 from vaswani_plugin.model.architectures import names_of
 from vaswani_plugin.model.configuration import Configuration, flag, head_sizes
 from vaswani_plugin.modules.positions import sinusoids
@@ -95,7 +95,7 @@ def stock_task(state: Checkpoint) -> dict[str, Any]:
     found = sections.get("task") or state.get("args") or {}
     options = dict(vars(found) if isinstance(found, argparse.Namespace) else found)
     task = options.get("_name") or options.get("task") or "translation"
-    if task not in ("translation", "vaswani_translation"):
+    if task not in TASKS_OF_PAIRS:
         raise UserError(f"it was trained for --task {task}; import takes --task translation")
     kept = ("source_lang", "target_lang", "left_pad_source", "left_pad_target")
     return {name: options[name] for name in kept if options.get(name) is not None}

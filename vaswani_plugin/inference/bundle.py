@@ -36,7 +36,7 @@ KINDS = {
 
 
 class ForeignModel(UserError):
-    """A checkpoint whose model is none of this plugin's: fairseq has to build it.
+    """A checkpoint with a model that only fairseq builds.
 
     Args:
         reason: names the file and what it holds.

@@ -47,8 +47,8 @@ _CONFIG: dict[str, type] = {
 def import_ctranslate2() -> ModuleType:
     """Import CTranslate2, an optional dependency.
 
-    On processors with AVX2 but without VNNI it is told to use MKL, also on AMD. CT2_USE_MKL=0 turns
-    that off; CTranslate2 reads the variable when it is imported.
+    On processors with AVX2 but without VNNI it uses MKL, also on AMD. CT2_USE_MKL=0 turns that off;
+    CTranslate2 reads the variable when it is imported.
 
     Raises:
         ValueError: it isn't installed.

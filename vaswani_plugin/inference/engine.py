@@ -84,7 +84,7 @@ def dtype_of(dtype: "str | torch.dtype | None") -> "torch.dtype | None":
         dtype: such as "bfloat16" or "torch.bfloat16"; a type, and None, is returned as it is.
 
     Raises:
-        UserError: there is no such type, or it is none of weights.
+        UserError: there is no such type, or weights can't have it.
     """
     import torch
 

@@ -210,7 +210,7 @@ def load_scorer(
         paths: checkpoints.
         data: the folder of the dictionaries.
         device: where to compute.
-        load_foreign: loads a checkpoint with its data whose model is none of this plugin's.
+        load_foreign: loads a checkpoint with a model that only fairseq builds, and its data.
 
     Raises:
         ValueError: a checkpoint has no encoder-decoder, or was trained with other dictionaries.

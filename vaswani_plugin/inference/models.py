@@ -98,7 +98,7 @@ def load_from_bundle(bundle: Bundle) -> Loaded | LoadedRecurrent:
     """Load a translation model or a parser, and its dictionaries.
 
     Raises:
-        ForeignModel: the model is none of this plugin's.
+        ForeignModel: only fairseq builds this model.
         ValueError: the checkpoint can't be used, or was trained with other dictionaries.
         OSError: a file can't be read.
     """
@@ -121,7 +121,7 @@ def load_with_data(path: Path, data: Path) -> tuple[Loaded | LoadedRecurrent, tu
         data: folder of the dictionaries.
 
     Raises:
-        ForeignModel: the model is none of this plugin's, or belongs to another task.
+        ForeignModel: only fairseq builds this model, or it belongs to another task.
         FileNotFoundError: the file or the folder is missing.
         ValueError: the checkpoint can't be used, or was trained with other dictionaries.
     """
@@ -134,7 +134,7 @@ def load_with_data(path: Path, data: Path) -> tuple[Loaded | LoadedRecurrent, tu
         if task.get("_name") not in TASKS_OF_PAIRS:
             raise ForeignModel(f"{path} has the task {task.get('_name')!r}")
         source, target = task.get("source_lang"), task.get("target_lang")
-        # If fairseq-train was not told, it found them by the names of the files.
+        # Without --source-lang, fairseq-train finds them by the names of the files.
         languages = (source, target) if source and target else languages_of(data)
         if languages is None:
             raise UserError(f"neither {path} nor the names in {data} say one pair of languages")
@@ -310,7 +310,7 @@ def load_language_model(path: Path, data: Path | None = None) -> LoadedText:
             dictionary.
 
     Raises:
-        ForeignModel: the model is none of this plugin's.
+        ForeignModel: only fairseq builds this model.
         ValueError: `data` is missing or has another dictionary, or the checkpoint can't be used.
         OSError: a file can't be read.
     """

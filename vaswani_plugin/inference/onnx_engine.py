@@ -122,6 +122,7 @@ class OnnxTransformer:
 
     def __init__(self, folder: Path, padding_idx: int, threads: int) -> None:
         self.longest = _read_positions(folder / CONFIG)
+        self.longest_target = self.longest[1]
         self.padding_idx = padding_idx
         self.encoder_graph = Graph(folder / ENCODER, threads)
         self.first = Graph(folder / DECODER, threads)
@@ -143,8 +144,6 @@ class OnnxTransformer:
             if lacking := set(names).difference(graph.inputs, graph.outputs):
                 raise ValueError(f"{folder / name} has no {min(lacking)}: {_MAKE}")
         self.weights_name = weights
-
-        self.longest_target = self.longest[1]
 
     def encode(self, tokens: Tensor) -> dict[str, Tensor]:
         """Encode sources (B, S), padded on either side.

@@ -254,7 +254,7 @@ class ParseOptions(Options):
 
 @dataclass(frozen=True)
 class SummaryOptions(Options):
-    """Keywords of `Summarizer.summarize`; see also `Options`. `nbest` is none of them.
+    """Keywords of `Summarizer.summarize`; see also `Options`. There is no `nbest`.
 
     Args:
         no_repeat_ngram: no n-gram of so many tokens occurs twice in a summary; 0: no limit.

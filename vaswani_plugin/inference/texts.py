@@ -23,7 +23,7 @@ from vaswani_plugin.text.settings import Settings
 T = TypeVar("T")
 
 USUAL_LENGTH = 250
-"""Subwords of a sentence, at most, where a bundle does not tell the longest one of its training."""
+"""Most subwords of a sentence, where a bundle does not name the longest one of its training."""
 
 
 class TextTooLong(UserError):

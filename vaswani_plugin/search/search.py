@@ -290,11 +290,13 @@ class Search:
                 results[row] = [{k: v.clone() for k, v in one.items()} for _ in copies]
 
     def _align(self, results: list[list[Hypothesis]], sources: Tensor) -> None:
-        align = soft_alignment if self.options.print_alignment == "soft" else hard_alignment
+        is_soft = self.options.print_alignment == "soft"
         for source, hypotheses in zip(sources, results, strict=True):
             for hypothesis in hypotheses:
-                weights, tokens = hypothesis["attention"].T, hypothesis["tokens"]
-                hypothesis["alignment"] = align(weights, source, tokens, self.pad, self.eos)
+                given = hypothesis["attention"].T, source, hypothesis["tokens"], self.pad
+                hypothesis["alignment"] = (
+                    soft_alignment(*given) if is_soft else hard_alignment(*given, self.eos)
+                )
 
 
 def split_among_threads(sentences: int) -> list[slice]:
@@ -369,9 +371,7 @@ def hard_alignment(
     return [(word, number) for number, word in enumerate(found.tolist())]
 
 
-def soft_alignment(
-    attention: Tensor, source: Tensor, target: Tensor, pad: int, eos: int
-) -> list[list[str]]:
+def soft_alignment(attention: Tensor, source: Tensor, target: Tensor, pad: int) -> list[list[str]]:
     """Format each target token's attention to every source token, with six decimals.
 
     Args:
@@ -379,7 +379,6 @@ def soft_alignment(
         source: (S,), padded on either side.
         target: (T,).
         pad: number of the padding, which is left out; ends of sentence are kept.
-        eos: unused, for the same arguments as `hard_alignment`.
 
     Returns:
         One row per target token.
