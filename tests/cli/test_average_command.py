@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.conftest import RunFairseq
-from vaswani_plugin.cli.__main__ import main
+from tests.support.commands import vaswani
 from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
 
 Save = Callable[..., Path]
@@ -34,16 +34,13 @@ def save(tmp_path: Path) -> Save:
 def averaged(tmp_path: Path, *flags: object) -> float:
     """The averaged weight of the folder's checkpoints."""
     output = tmp_path / "new" / "out.pt"
-    arguments = ["average", "--inputs", tmp_path / "in", "--output", output, *flags]
-    assert main(list(map(str, arguments))) == 0
+    done = vaswani("average", "--inputs", tmp_path / "in", "--output", output, *flags)
+    assert done.code == 0, done.err
     return load_checkpoint(output)["model"]["w"].item()
 
 
-def error_of(capsys: pytest.CaptureFixture, *arguments: object) -> str:
-    assert main(["average", *map(str, arguments)]) == 1
-    error = capsys.readouterr().err
-    assert error.startswith("vaswani average: error: ") and error.count("\n") == 1
-    return error
+def error_of(*arguments: object) -> str:
+    return vaswani("average", *arguments).error
 
 
 EPOCHS = {f"checkpoint{n}.pt": n for n in (1, 2, 9, 10, 11)}
@@ -103,23 +100,21 @@ def test_the_greatest_is_best_where_the_metric_says_so(save: Save, tmp_path: Pat
     assert averaged(tmp_path, "--best", 2) == 9.0
 
 
-def test_wrong_inputs(save: Save, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_wrong_inputs(save: Save, tmp_path: Path) -> None:
     path, other, output = save("a.pt", 1.0), save("b.pt", 2.0), tmp_path / "out.pt"
     to_output = ("--output", output)
-    assert "is a folder: say which" in error_of(capsys, "--inputs", path.parent, *to_output)
-    assert "given twice" in error_of(capsys, "--inputs", path, path, *to_output)
-    error = error_of(capsys, "--inputs", path.parent, "--last", 2, *to_output)
+    assert "is a folder: say which" in error_of("--inputs", path.parent, *to_output)
+    assert "given twice" in error_of("--inputs", path, path, *to_output)
+    error = error_of("--inputs", path.parent, "--last", 2, *to_output)
     assert "there are only 0 checkpoints named" in error
-    assert "would be lost" in error_of(capsys, "--inputs", path, other, "--output", path)
+    assert "would be lost" in error_of("--inputs", path, other, "--output", path)
     assert load_checkpoint(path)["model"]["w"].item() == 1.0
-    assert "is a folder; name a file" in error_of(capsys, "--inputs", path, "--output", tmp_path)
+    assert "is a folder; name a file" in error_of("--inputs", path, "--output", tmp_path)
     save("checkpoint.best_bleu_3.000.pt", 1.0), save("checkpoint.best_loss_3.000.pt", 1.0)
-    error = error_of(capsys, "--inputs", path.parent, "--best", 1, *to_output)
+    error = error_of("--inputs", path.parent, "--best", 1, *to_output)
     assert "the best by bleu and by loss; name the files" in error
     for flags in (["--last", "0"], ["--last", "1", "--best", "1"]):
-        with pytest.raises(SystemExit) as stop:
-            main(["average", "--inputs", str(path), "--output", str(output), *flags])
-        assert stop.value.code == 2
+        assert vaswani("average", "--inputs", path, *to_output, *flags).code == 2
     assert not output.exists()
 
 
@@ -136,8 +131,8 @@ def test_fairseq_generates_with_the_result(
     trained = run_fairseq("train", toy_data_bin, *arguments)
     assert trained.returncode == 0, trained.stderr
     output = tmp_path / "average.pt"
-    arguments = ["average", "--inputs", tmp_path / "in", "--last", 2, "--output", output]
-    assert main(list(map(str, arguments))) == 0
+    done = vaswani("average", "--inputs", tmp_path / "in", "--last", 2, "--output", output)
+    assert done.code == 0, done.err
     search = ("--cpu", "--beam", 2, "--gen-subset", "valid")
     generated = run_fairseq("generate", toy_data_bin, "--path", output, *search)
     assert generated.returncode == 0, generated.stderr

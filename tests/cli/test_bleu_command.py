@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vaswani_plugin.cli.__main__ import main
+from tests.support.commands import Ended, vaswani
 from vaswani_plugin.metrics.bleu import (
     corpus_score,
     make_scoring_tokenizer,
@@ -45,30 +45,29 @@ def files(tmp_path: Path) -> dict[str, Path]:
     return paths
 
 
-def command(files: dict[str, Path], *more: str) -> list[str]:
-    flags = [part for name, path in files.items() for part in (f"--{name}", str(path))]
-    return ["bleu", *flags, *more]
+def bleu(files: dict[str, Path], *more: object) -> Ended:
+    flags = [part for name, path in files.items() for part in (f"--{name}", path)]
+    return vaswani("bleu", *flags, *more)
 
 
-def as_json(files: dict, capsys: pytest.CaptureFixture, *more: str) -> dict:
-    assert main(command(files, *more, "--format", "json")) == 0
-    return json.loads(capsys.readouterr().out)
+def as_json(files: dict, *more: object) -> dict:
+    return json.loads(bleu(files, *more, "--format", "json").out)
 
 
 def sacrebleu(lowercase: bool = False) -> float:
     return corpus_score(sacrebleu_metric(lowercase), HYPOTHESES, [REFERENCES]).score
 
 
-def test_tokenized_and_lowercase(files: dict, capsys: pytest.CaptureFixture) -> None:
+def test_tokenized_and_lowercase(files: dict) -> None:
     write(files["hypothesis"], [h.upper().replace("Ä", "ä") for h in HYPOTHESES])
-    result = as_json(files, capsys, "--tokenized", "--lowercase")
+    result = as_json(files, "--tokenized", "--lowercase")
     expected = tokenized_score(HYPOTHESES, [REFERENCES])
     assert expected > 20
     assert result["tokenized"] == pytest.approx(expected)
     assert result["sacrebleu"] == pytest.approx(sacrebleu(lowercase=True))
 
 
-def test_language_gives_the_scores_of_papers(files: dict, capsys: pytest.CaptureFixture) -> None:
+def test_language_gives_the_scores_of_papers(files: dict) -> None:
     lines = ["Ein EU-weites Gesetz kommt am Montag.", "Er sagt \u201cJa\u201d zum US-Plan nicht."]
     golds = ["Ein EU-nahes Gesetz kommt am Montag.", 'Er sagt "Ja" zum US-Plan nicht.']
     write(files["hypothesis"], lines)
@@ -77,30 +76,29 @@ def test_language_gives_the_scores_of_papers(files: dict, capsys: pytest.Capture
     sides = [[tokenize(line) for line in side] for side in (lines, golds)]
     plain = [line.replace("\u201c", '"').replace("\u201d", '"') for line in lines]
     split = [[split_compounds(tokenize(line)) for line in side] for side in (plain, golds)]
-    result = as_json(files, capsys, "--language", "de")
+    result = as_json(files, "--language", "de")
     assert result["tokenized"] == tokenized_score(sides[0], [sides[1]])
     assert result["compound_split"] == tokenized_score(split[0], [split[1]])
     assert result["tokenized"] < result["compound_split"] < 100
     # English-French is never split.
-    result = as_json(files, capsys, "--language", "fr")
+    result = as_json(files, "--language", "fr")
     assert result["tokenized"] > 0 and result["compound_split"] is None
 
 
-def test_several_references(files: dict, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_several_references(files: dict, tmp_path: Path) -> None:
     other = write(tmp_path / "other", HYPOTHESES)
-    assert main([*command(files), other, "--tokenized", "--format", "json"]) == 0
-    result = json.loads(capsys.readouterr().out)
+    result = as_json(files, other, "--tokenized")
     assert result["sacrebleu"] == 100.0 and "nrefs:2" in result["signature"]
     assert result["tokenized"] == pytest.approx(100.0)
 
 
-def test_tables_and_plot(files: dict, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_tables_and_plot(files: dict, tmp_path: Path) -> None:
     source = write(tmp_path / "source", SOURCES)
     training = tmp_path / "training.gz"
     training.write_bytes(gzip.compress(text(SOURCES[:2] * 20).encode()))
     plot = tmp_path / "plot.png"
     flags = ["--source", source, "--training-source", str(training), "--plot", str(plot)]
-    result = as_json(files, capsys, *flags)
+    result = as_json(files, *flags)
     lengths = [(row["bucket"], row["sentences"]) for row in result["by_length"]]
     assert lengths == [("1-10", 2), ("11-20", 1)]
     words = [(row["bucket"], row["sentences"]) for row in result["by_rarest_word"]]
@@ -113,8 +111,7 @@ def test_tables_and_plot(files: dict, tmp_path: Path, capsys: pytest.CaptureFixt
     assert result["by_length"][0]["sacrebleu"] == expected
     assert plot.read_bytes().startswith(b"\x89PNG")
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
-    assert main(command(files, *flags)) == 0
-    shown = capsys.readouterr().out
+    shown = bleu(files, *flags).out
     assert "rarest word seen" in shown and "average rank" in shown
 
 
@@ -126,117 +123,104 @@ def generated(pairs: list[tuple[str, str, str]]) -> str:
     return "".join(reversed(rows))
 
 
-def test_generate_output_equals_the_plain_files(
-    files: dict, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    assert main(command(files, "--tokenized", "--format", "json")) == 0
-    expected = capsys.readouterr().out
+def test_generate_output_equals_the_plain_files(files: dict, tmp_path: Path) -> None:
+    expected = bleu(files, "--tokenized", "--format", "json").out
     split = [h.replace("schläft", "schl@@ äft") for h in HYPOTHESES]
     output = tmp_path / "gen"
     rows = list(zip(split, split, REFERENCES, strict=True))
     output.write_text(generated(rows), encoding="utf-8")
     flags = ["--generate-output", str(output), "--tokenized", "--remove-bpe", "--format", "json"]
-    assert main(["bleu", *flags]) == 0
-    assert capsys.readouterr().out == expected
+    assert vaswani("bleu", *flags).out == expected
     # With --reference the T lines don't count.
     output.write_text(generated([(h, h, "x") for h in HYPOTHESES]), encoding="utf-8")
     flags[-3:-2] = ["--reference", str(files["reference"])]
-    assert main(["bleu", *flags]) == 0
-    assert capsys.readouterr().out == expected
+    assert vaswani("bleu", *flags).out == expected
 
 
-def test_detokenized_lines_are_scored(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_detokenized_lines_are_scored(tmp_path: Path) -> None:
     output = tmp_path / "gen"
     output.write_text(generated([("No match .", "It is so good.", "It is so good.")]))
-    assert main(["bleu", "--generate-output", str(output), "--format", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["sacrebleu"] == 100.0
-    assert main(["bleu", "--generate-output", str(output), "--tokenized"]) == 1
-    assert "are detokenized, its H lines are not" in capsys.readouterr().err
+    assert scored(output)[0]["sacrebleu"] == 100.0
+    done = vaswani("bleu", "--generate-output", output, "--tokenized")
+    assert "are detokenized, its H lines are not" in done.error
 
 
 TOKENS = ["the &quot; small &quot; dog , it sleeps .", "she buys a red @-@ brown car .", "we go ."]
 TEXT = ['the "small" dog, it sleeps.', "she buys a red-brown car.", "we go."]
 
 
-def scored(path: Path, capsys: pytest.CaptureFixture, *flags: str) -> tuple[dict, str]:
-    assert main(["bleu", "--generate-output", str(path), *flags, "--format", "json"]) == 0
-    captured = capsys.readouterr()
-    return json.loads(captured.out), captured.err
+def scored(path: Path, *flags: object) -> tuple[dict, str]:
+    done = vaswani("bleu", "--generate-output", path, *flags, "--format", "json")
+    return json.loads(done.out), done.err
 
 
-def test_tokenized_output_is_recognized(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_tokenized_output_is_recognized(tmp_path: Path) -> None:
     """Its punctuation shows it; it is scored over its words, or detokenized."""
     output = tmp_path / "gen"
     golds = [TOKENS[0], TOKENS[1].replace("buys", "sells"), TOKENS[2]]
     output.write_text(generated(list(zip(TOKENS, TOKENS, golds, strict=True))))
-    result, said = scored(output, capsys)
+    result, said = scored(output)
     assert result["tokenized"] == tokenized_score(TOKENS, [golds]) > 50
     assert f"{output} is tokenized" in said and "force" not in said
-    explicit, said = scored(output, capsys, "--tokenized")
+    explicit, said = scored(output, "--tokenized")
     assert explicit == result and said == ""
     # With a language, both sides become running text, and all scores are those of papers.
-    result, said = scored(output, capsys, "--language", "en")
+    result, said = scored(output, "--language", "en")
     assert f"detokenized by Moses' rules for en: {output} and the T lines of {output}" in said
     texts = TEXT, [line.replace("buys", "sells") for line in TEXT]
     expected = corpus_score(sacrebleu_metric(), texts[0], [texts[1]]).score
     assert result["sacrebleu"] == pytest.approx(expected)
     # References that are text need detokenized translations.
     reference = write(tmp_path / "ref", texts[1])
-    again, said = scored(output, capsys, "--reference", reference, "--language", "en")
+    again, said = scored(output, "--reference", reference, "--language", "en")
     assert again["sacrebleu"] == result["sacrebleu"] and "detokenized" in said
-    _, said = scored(output, capsys, "--reference", reference)
+    _, said = scored(output, "--reference", reference)
     assert "looks tokenized" in said and "--language LL detokenizes it" in said
 
 
-def test_subwords_in_the_output_are_joined(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_subwords_in_the_output_are_joined(tmp_path: Path) -> None:
     output = tmp_path / "gen"
     split = [line.replace("e", "e@@ ", 1) for line in HYPOTHESES]
     output.write_text(generated(list(zip(split, split, split, strict=True))), encoding="utf-8")
-    result, said = scored(output, capsys)
+    result, said = scored(output)
     assert 'holds subwords ("@@ "): joined' in said and result["sacrebleu"] == 100.0
-    assert scored(output, capsys, "--remove-bpe") == (result, "")
+    assert scored(output, "--remove-bpe") == (result, "")
 
 
-def test_tokenized_files_are_named(files: dict, capsys: pytest.CaptureFixture) -> None:
+def test_tokenized_files_are_named(files: dict) -> None:
     write(files["hypothesis"], TOKENS)
     write(files["reference"], TOKENS)
-    assert main(command(files)) == 0
-    said = capsys.readouterr().err
+    said = bleu(files).err
     assert "looks tokenized" in said and "--tokenized scores its words" in said
     write(files["hypothesis"], TEXT)
-    assert main(command(files)) == 0
-    said = capsys.readouterr().err
+    said = bleu(files).err
     assert f"{files['reference']} looks tokenized, {files['hypothesis']} does not" in said
 
 
-def test_t_lines_stay_tokenized_where_d_lines_are_text(
-    tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_t_lines_stay_tokenized_where_d_lines_are_text(tmp_path: Path) -> None:
     """fairseq-generate --tokenizer moses --bpe subword_nmt decodes D lines, not T lines."""
     output, split = tmp_path / "gen", [line.replace("o", "o@@ ", 1) for line in TOKENS]
     output.write_text(generated(list(zip(split, TEXT, split, strict=True))))
-    result, said = scored(output, capsys, "--language", "en")
+    result, said = scored(output, "--language", "en")
     assert result["sacrebleu"] == 100.0 and "holds subwords" in said
     assert f"detokenized by Moses' rules for en: the T lines of {output}" in said
-    _, said = scored(output, capsys)
+    _, said = scored(output)
     assert f"the T lines of {output} looks tokenized, {output} does not" in said
 
 
-def test_damaged_references_are_named(
-    files: dict, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_damaged_references_are_named(files: dict, tmp_path: Path) -> None:
     """fairseq-generate writes <<unk>> for words of the reference that its dictionary lacks."""
     output, damaged = tmp_path / "gen", REFERENCES[1].replace("blaues", "<<unk>>")
     golds = [REFERENCES[0], damaged, REFERENCES[2]]
     output.write_text(generated(list(zip(HYPOTHESES, HYPOTHESES, golds, strict=True))))
-    _, said = scored(output, capsys)
+    _, said = scored(output)
     assert f"1 of 3 lines of the T lines of {output} hold <<unk>>" in said
     assert "--reference FILE" in said
-    result, said = scored(output, capsys, "--reference", str(files["reference"]))
+    result, said = scored(output, "--reference", str(files["reference"]))
     assert said == "" and result["sacrebleu"] == pytest.approx(sacrebleu())
 
 
-def test_a_tail_that_was_skipped_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_tail_that_was_skipped_is_noticed(tmp_path: Path) -> None:
     """The log in the output says how many sentences there should be."""
     output = tmp_path / "gen"
     log = "".join(
@@ -245,74 +229,65 @@ def test_a_tail_that_was_skipped_is_noticed(tmp_path: Path, capsys: pytest.Captu
     )
     rows = list(zip(HYPOTHESES, HYPOTHESES, REFERENCES, strict=True))
     output.write_text(log + generated(rows), encoding="utf-8")
-    assert scored(output, capsys)[0]["sacrebleu"] == pytest.approx(sacrebleu())
+    assert scored(output)[0]["sacrebleu"] == pytest.approx(sacrebleu())
     output.write_text(log + generated(rows[:2]), encoding="utf-8")
-    error = error_of(["bleu", "--generate-output", str(output)], capsys)
+    error = vaswani("bleu", "--generate-output", output).error
     assert "no H line of sentence 2 (1 of 3 missing)" in error
     assert "--skip-invalid-size-inputs-valid-test" in error
 
 
-def test_the_last_line_of_the_output(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_the_last_line_of_the_output(tmp_path: Path) -> None:
     """It ends an output that isn't cut off."""
     output, rows = tmp_path / "gen", list(zip(HYPOTHESES, HYPOTHESES, REFERENCES, strict=True))
     whole = "".join(f"S-{i}\tx\n" for i in range(3)) + generated(rows)
     last = "Generate test with beam=4: BLEU4 = 1.00, 1.0/1.0 (BP=1.000)"
     output.write_text(f"{whole}{last}\n", encoding="utf-8")
-    assert scored(output, capsys)[1] == ""
+    assert scored(output)[1] == ""
     output.write_text(whole, encoding="utf-8")
-    said = scored(output, capsys)[1]
+    said = scored(output)[1]
     assert "has no last line" in said and "cut off" in said
 
 
 @pytest.mark.parametrize(("language", "tokenizer"), [("zh", "zh"), ("th", "char"), ("de", "13a")])
 def test_the_language_chooses_sacrebleus_tokenizer(
-    files: dict, tmp_path: Path, capsys: pytest.CaptureFixture, language: str, tokenizer: str
+    files: dict, tmp_path: Path, language: str, tokenizer: str
 ) -> None:
     line = {"zh": "房子在山上", "th": "แมวนั่งบนเสื่อ", "de": "Ein Haus am Meer steht da"}[language]
     for path in files.values():
         write(path, [line, line])
-    result = as_json(files, capsys, "--language", language)
+    result = as_json(files, "--language", language)
     assert result["sacrebleu"] == 100.0 and f"tok:{tokenizer}|" in result["signature"]
     assert (result["tokenized"] is None) == (language != "de")
-    rows = as_json(files, capsys, "--language", language, "--source", str(files["reference"]))
+    rows = as_json(files, "--language", language, "--source", str(files["reference"]))
     length = len(line) if language != "de" else 6
     assert rows["by_length"][0]["bucket"] == ("1-10" if length <= 10 else "11-20")
-    result = as_json(files, capsys, "--language", language, "--sacrebleu-tokenizer", "intl")
+    result = as_json(files, "--language", language, "--sacrebleu-tokenizer", "intl")
     assert "tok:intl" in result["signature"]
-    assert main(command(files)) == 0
-    said = capsys.readouterr().err
+    said = bleu(files).err
     assert ("no spaces between words" in said and "--language LL" in said) == (language != "de")
 
 
-def error_of(arguments: list[str], capsys: pytest.CaptureFixture) -> str:
-    assert main(arguments) == 1
-    captured = capsys.readouterr()
-    assert captured.out == "" and captured.err.count("\n") == 1
-    assert captured.err.startswith("vaswani bleu: error: ")
-    return captured.err
-
-
-def test_bad_input_is_one_line(files: dict, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_bad_input_is_one_line(files: dict, tmp_path: Path) -> None:
     hypothesis = files["hypothesis"]
     write(hypothesis, HYPOTHESES[:2])
-    error = error_of(command(files), capsys)
+    error = bleu(files).error
     assert f"{hypothesis} has 2 segments, {files['reference']} has 3" in error
     hypothesis.write_bytes(b"")
-    assert f"{hypothesis}: the file is empty" in error_of(command(files), capsys)
+    assert f"{hypothesis}: the file is empty" in bleu(files).error
     write(files["reference"], ["", " ", ""])
     write(hypothesis, HYPOTHESES)
-    assert f"{files['reference']}: every line is blank" in error_of(command(files), capsys)
-    assert "needs --reference" in error_of(["bleu", "--hypothesis", "x"], capsys)
-    assert "goes with --generate-output" in error_of(command(files, "--remove-bpe"), capsys)
+    assert f"{files['reference']}: every line is blank" in bleu(files).error
+    assert "needs --reference" in vaswani("bleu", "--hypothesis", "x").error
+    assert "goes with --generate-output" in bleu(files, "--remove-bpe").error
     output = tmp_path / "gen"
     output.write_text("H-0\t-1\ta\nD-0\t-1\ta\n")
     flags = ["bleu", "--generate-output", str(output)]
-    assert "no T lines; give --reference" in error_of(flags, capsys)
+    assert "no T lines; give --reference" in vaswani(*flags).error
     flags += ["--reference", str(files["reference"])]
-    assert f"{output} has 1 segments" in error_of(flags, capsys)
+    assert f"{output} has 1 segments" in vaswani(*flags).error
 
 
-def test_flags_that_do_not_fit(files: dict, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_flags_that_do_not_fit(files: dict, tmp_path: Path) -> None:
     source = write(tmp_path / "source", SOURCES)
     short = write(tmp_path / "short", SOURCES[:1])
     wordless = write(tmp_path / "wordless", ["\u00a0"] * 3)
@@ -325,4 +300,4 @@ def test_flags_that_do_not_fit(files: dict, tmp_path: Path, capsys: pytest.Captu
         (["--plot", "x.png"], "--plot needs --source FILE"),
         (["--source", short], f"has 3 segments, {short} has 1"),
     ):
-        assert message in error_of(command(files, *flags), capsys), flags
+        assert message in bleu(files, *flags).error, flags

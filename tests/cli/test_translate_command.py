@@ -1,10 +1,8 @@
 """`vaswani translate`: a line for a line whatever it holds, the same as fairseq-interactive."""
 
-import io
 import json
 import math
 import subprocess
-import sys
 import threading
 
 import pytest
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 from toy_bundle import POSITIONS, SENTENCES, write_toy_bundle
 
 from tests.conftest import fairseq_environment
-from tests.support.commands import python_command
+from tests.support.commands import python_command, vaswani
 from vaswani_plugin import processor
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.inference import search_engine
@@ -57,14 +55,12 @@ def bundle(folder):
 
 
 @pytest.fixture
-def translate(folder, monkeypatch, capfdbinary):
+def translate(folder):
     """Runs the command on bytes; returns the exit code, the output and the errors."""
 
     def run(text: bytes, *args: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-        code = main(["translate", "--model", str(folder), "--cpu", *map(str, args)])
-        out, err = capfdbinary.readouterr()
-        return code, out.decode("utf-8"), err.decode("utf-8")
+        done = vaswani("translate", "--model", folder, "--cpu", *args, stdin=text)
+        return done.code, done.out, done.err
 
     return run
 
