@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.commands import vaswani
 from vaswani_plugin.cli import archs
-from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.model.architectures import FAMILIES
 
 PRINTED = {  # Table 3, last column, in millions
@@ -28,13 +28,7 @@ PRINTED = {  # Table 3, last column, in millions
 
 @pytest.fixture(scope="module")
 def rows():
-    from contextlib import redirect_stdout
-    from io import StringIO
-
-    output = StringIO()
-    with redirect_stdout(output):
-        assert main(["archs", "--format", "json"]) == 0
-    return {row["arch"]: row for row in json.loads(output.getvalue())}
+    return {row["arch"]: row for row in json.loads(vaswani("archs", "--format", "json").out)}
 
 
 def test_every_printed_count_agrees_but_that_of_big(rows):
@@ -64,33 +58,29 @@ def three(monkeypatch):
     monkeypatch.setattr(archs, "FAMILIES", (kept,))
 
 
-def test_another_vocabulary_changes_the_shared_matrix_alone(rows, three, capsys):
-    assert main(["archs", "--vocab", "1000", "--format", "json"]) == 0
-    smaller = {row["arch"]: row for row in json.loads(capsys.readouterr().out)}
+def test_another_vocabulary_changes_the_shared_matrix_alone(rows, three):
+    done = vaswani("archs", "--vocab", 1000, "--format", "json")
+    smaller = {row["arch"]: row for row in json.loads(done.out)}
     for name, width in (("vaswani_base", 512), ("vaswani_big", 1024), ("vaswani_tiny", 128)):
         difference = rows[name]["parameters"] - smaller[name]["parameters"]
         assert difference == (40_960 - 1000) * width
 
 
-def test_the_text_names_the_unexplained_difference(three, capsys):
-    assert main(["archs"]) == 0
-    text = capsys.readouterr().out
+def test_the_text_names_the_unexplained_difference(three):
+    text = vaswani("archs").out
     assert "vaswani_big: +5.3M against the printed count. Unexplained" in text
     assert "65,110,016" in text
 
 
-def test_one_architecture_has_its_values_and_flags(capsys):
-    assert main(["archs", "vaswani_b_dk16"]) == 0
-    text = capsys.readouterr().out
+def test_one_architecture_has_its_values_and_flags():
+    text = vaswani("archs", "vaswani_b_dk16").out
     for flag, value in (("d-k", "16"), ("d-v", "64"), ("d-model", "512"), ("dropout", "0.1")):
         assert re.search(rf"^--{flag} +{value} ", text, re.MULTILINE)
-    assert main(["archs", "vaswani_lm_tiny", "--format", "json"]) == 0
-    row = json.loads(capsys.readouterr().out)
+    row = json.loads(vaswani("archs", "vaswani_lm_tiny", "--format", "json").out)
     assert row["values"]["d_k"] == 32 and "encoder_layers" not in row["values"]
 
 
-def test_mistakes_are_named(capsys):
-    assert main(["archs", "--vocab", "4"]) == 1
-    assert "--vocab 4: must be at least 5" in capsys.readouterr().err
-    assert main(["archs", "vaswani_bse"]) == 1
-    assert "no architecture vaswani_bse: `vaswani archs` lists them" in capsys.readouterr().err
+def test_mistakes_are_named():
+    assert "--vocab 4: must be at least 5" in vaswani("archs", "--vocab", 4).error
+    said = vaswani("archs", "vaswani_bse").error
+    assert "no architecture vaswani_bse: `vaswani archs` lists them" in said

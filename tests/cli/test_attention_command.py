@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from toy_bundle import write_toy_bundle
 
-from vaswani_plugin.cli.__main__ import main
+from tests.support.commands import vaswani
 from vaswani_plugin.figures import attention_report as figures
 from vaswani_plugin.inference.attention import HeadWeights
 from vaswani_plugin.inference.translator import Translator
@@ -27,12 +27,12 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def attend(folder, capsys):
+def attend(folder):
     """Runs the command with the bundle; returns the exit code, the output and the errors."""
 
     def run(*args: object) -> tuple[int, str, str]:
-        code = main(["attention", "--model", str(folder), *map(str, args)])
-        return code, *capsys.readouterr()
+        done = vaswani("attention", "--model", folder, *args)
+        return done.code, done.out, done.err
 
     return run
 
@@ -107,14 +107,13 @@ def test_words_of_each_kind_of_subwords(subwords, tokens, words):
     assert HeadWeights(tokens, tokens, even).merged(subwords).queries == words
 
 
-def test_a_checkpoint_with_codes_splits_words(folder, unmerged, tmp_path, capsys):
+def test_a_checkpoint_with_codes_splits_words(folder, unmerged, tmp_path):
     data = folder.parent
     flags = {"path": data / "averaged.pt", "data": data, "bpe-codes": data / "codes"}
     flags |= {"source": "the tired farmer slept .", "target": "the cat &amp; a bird !"}
     flags |= {"output": tmp_path / "weights.json"}
     args = [part for name, value in flags.items() for part in (f"--{name}", str(value))]
-    assert main(["attention", *args]) == 0
-    assert capsys.readouterr().out == f"{tmp_path / 'weights.json'}\n"
+    assert vaswani("attention", *args).out == f"{tmp_path / 'weights.json'}\n"
     found = json.loads((tmp_path / "weights.json").read_text(encoding="utf-8"))["attention"]
     for kind in KINDS:
         attention = as_attention(found[kind])

@@ -5,24 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from vaswani_plugin.cli.__main__ import main
+from tests.support.commands import vaswani
 
 SMALL = ["--measure", "--lengths", "32", "16", "--widths", "8", "16", "--r", "4", "--k", "3"]
 
 
-def test_text_shows_formulas_with_numbers(capsys: pytest.CaptureFixture) -> None:
-    assert main(["complexity", "--n", "100", "--d", "200", "--k", "3", "--r", "10"]) == 0
-    shown = capsys.readouterr().out
+def test_text_shows_formulas_with_numbers() -> None:
+    shown = vaswani("complexity", "--n", 100, "--d", 200, "--k", 3, "--r", 10).out
     for part in ("n^2 d = 2,000,000", "n d^2 = 4,000,000", "k n d^2 = 12,000,000", "n = 100"):
         assert part in shown
     for part in ("r n d = 200,000", "log_k n = 4.19", "n/r = 10", "costs 0.5 times", "5 layers"):
         assert part in shown
 
 
-def test_measured_keys_and_plot(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_measured_keys_and_plot(tmp_path: Path) -> None:
     plot = tmp_path / "layers.png"
-    assert main(["complexity", *SMALL, "--plot", str(plot), "--format", "json"]) == 0
-    measured = json.loads(capsys.readouterr().out)["measured"]
+    done = vaswani("complexity", *SMALL, "--plot", plot, "--format", "json")
+    measured = json.loads(done.out)["measured"]
     assert list(measured) == ["n", "d", "lengths", "widths", "layers"]
     assert (measured["lengths"], measured["widths"]) == ([16, 32], [8, 16])
     assert (measured["n"], measured["d"]) == (32, 16)
@@ -46,10 +45,5 @@ def test_measured_keys_and_plot(tmp_path: Path, capsys: pytest.CaptureFixture) -
         (["--measure", "--plot", "x.docx"], "x.docx: a plot ends in .png or .svg"),
     ],
 )
-def test_bad_input_is_one_line(
-    flags: list[str], message: str, capsys: pytest.CaptureFixture
-) -> None:
-    assert main(["complexity", *flags]) == 1
-    captured = capsys.readouterr()
-    assert captured.out == "" and captured.err.count("\n") == 1
-    assert captured.err.startswith("vaswani complexity: error: ") and message in captured.err
+def test_bad_input_is_one_line(flags: list[str], message: str) -> None:
+    assert message in vaswani("complexity", *flags).error

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from vaswani_plugin.cli.__main__ import main
+from tests.support.commands import vaswani
 
 # Source and target of 20 tokens: projections, Eq. 1 and feed-forward network of both stacks, then
 # the projection to 100 types; 50 sentences, 2 FLOPs, 3 passes, 10 updates.
@@ -13,14 +13,12 @@ DECODER = 2 * 20 * (8 * 32 * 32 + 4 * 20 * 32 + 2 * 32 * 64) + 20 * 32 * 100
 COUNTED = (ENCODER + DECODER) * 50 * 2 * 3 * 10
 
 
-def as_json(arguments: list[str], capsys: pytest.CaptureFixture) -> dict:
-    assert main(["cost", *arguments, "--format", "json"]) == 0
-    return json.loads(capsys.readouterr().out)
+def as_json(*arguments: object) -> dict:
+    return json.loads(vaswani("cost", *arguments, "--format", "json").out)
 
 
-def test_the_papers_figures(capsys: pytest.CaptureFixture) -> None:
-    assert main(["cost"]) == 0
-    shown = capsys.readouterr().out
+def test_the_papers_figures() -> None:
+    shown = vaswani("cost").out
     assert "12 h x 8 P100 x 9.5 TFLOP/s = 3.28e+18 (printed: 3.3e18)" in shown
     assert "84 h x 8 P100 x 9.5 TFLOP/s = 2.30e+19 (printed: 2.3e19)" in shown
     rows = [line.split("  ") for line in shown.splitlines()]
@@ -28,30 +26,29 @@ def test_the_papers_figures(capsys: pytest.CaptureFixture) -> None:
     assert gnmt[1:] == ["24.6", "39.92", "2.3e19", "1.4e20"]
 
 
-def test_by_time(capsys: pytest.CaptureFixture) -> None:
+def test_by_time() -> None:
     flags = ["--hours", "84", "--devices", "8", "--device", "P100"]
-    found = as_json(flags, capsys)["by_time"]
+    found = as_json(*flags)["by_time"]
     assert found["flops"] == pytest.approx(2.298e19, rel=1e-3) and found["kind"] == "sustained"
-    found = as_json(["--hours", "0.5", "--teraflops", "2"], capsys)["by_time"]
+    found = as_json("--hours", 0.5, "--teraflops", 2)["by_time"]
     assert found["flops"] == pytest.approx(1800 * 2e12) and found["devices"] == 1
-    assert main(["cost", "--hours", "1", "--device", "H100"]) == 0
-    assert "= at most 3.56e+18 FLOPs" in capsys.readouterr().out
+    assert "= at most 3.56e+18 FLOPs" in vaswani("cost", "--hours", 1, "--device", "H100").out
 
 
-def test_by_counting(capsys: pytest.CaptureFixture) -> None:
+def test_by_counting() -> None:
     flags = ["--arch", "vaswani_debug", "--vocab", "100", "--sentences", "50", "--updates", "10"]
     flags += ["--source-length", "20", "--target-length", "20"]
-    found = as_json(flags, capsys)["by_counting"]
+    found = as_json(*flags)["by_counting"]
     assert found["flops"] == COUNTED and found["flops_per_update"] * 10 == COUNTED
     assert found["forward_flops"] * 3 * 10 == COUNTED
     updates = [
-        as_json(["--arch", arch], capsys)["by_counting"]["updates"]
+        as_json("--arch", arch)["by_counting"]["updates"]
         for arch in ("vaswani_base", "vaswani_big", "vaswani_big_en_fr")
     ]
     assert updates == [100_000, 300_000, 300_000]
 
 
-def test_bad_input_is_one_line(capsys: pytest.CaptureFixture) -> None:
+def test_bad_input_is_one_line() -> None:
     for flags, message in (
         (["--hours", "1"], "--hours needs a rate: give --device or --teraflops"),
         (["--device", "P100"], "need --hours"),
@@ -60,7 +57,4 @@ def test_bad_input_is_one_line(capsys: pytest.CaptureFixture) -> None:
         (["--arch", "transformer"], "transformer: can't be counted; these can: vaswani_base"),
         (["--arch", "vaswani_base", "--updates", "0"], "--updates is 0"),
     ):
-        assert main(["cost", *flags]) == 1, flags
-        captured = capsys.readouterr()
-        assert captured.out == "" and captured.err.count("\n") == 1, flags
-        assert captured.err.startswith("vaswani cost: error: ") and message in captured.err, flags
+        assert message in vaswani("cost", *flags).error

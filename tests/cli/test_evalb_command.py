@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vaswani_plugin.cli.__main__ import main
+from tests.support.commands import vaswani
 
 DATA = Path(os.environ.get("VASWANI_DATA", "unset-VASWANI_DATA")) / "evalb"
 GOLD = "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ barks) (ADVP (RB now))) (. .)))"
@@ -72,27 +72,23 @@ def files(tmp_path: Path) -> list[str]:
     return [str(tmp_path / "gold"), str(tmp_path / "test"), *options]
 
 
-def test_table_summary_and_messages(files, capsys):
-    assert main(["evalb", *files]) == 0
-    shown = capsys.readouterr()
+def test_table_summary_and_messages(files):
+    shown = vaswani("evalb", *files)
     assert shown.out == TABLE + SUMMARY
     assert shown.err == "4 : Words unmatch (dog|cat)\n"
-    assert main(["evalb", *files, "--summary"]) == 0
-    assert capsys.readouterr().out == SUMMARY
+    assert vaswani("evalb", *files, "--summary").out == SUMMARY
 
 
-def test_json(files, capsys):
-    assert main(["evalb", *files[:2], "--format", "json"]) == 0
-    parts = json.loads(capsys.readouterr().out)
+def test_json(files):
+    parts = json.loads(vaswani("evalb", *files[:2], "--format", "json").out)
     assert list(parts) == ["all", "len_40"] and parts["all"] == parts["len_40"]
     assert list(parts["all"]) == KEYS
     assert parts["all"]["bracketing_precision"] == pytest.approx(600 / 7)
-    assert main(["evalb", *files, "--format", "json"]) == 0
-    parts = json.loads(capsys.readouterr().out)
+    parts = json.loads(vaswani("evalb", *files, "--format", "json").out)
     assert parts["len_4"]["bracketing_fmeasure"] is None and parts["len_4"]["sentence"] == 0
 
 
-def test_users_errors(files, tmp_path, capsys):
+def test_users_errors(files, tmp_path):
     gold, test, option, parameters = files
     (tmp_path / "short").write_text(f"{GOLD}\n")
     (tmp_path / "bad.prm").write_text("LABELED 1\nDELETE TOP\n")
@@ -103,25 +99,24 @@ def test_users_errors(files, tmp_path, capsys):
         ([gold, test, option, str(tmp_path / "bad.prm")], "bad.prm:2: unknown keyword DELETE"),
         ([gold, str(tmp_path / "wrong"), option, str(tmp_path / "strict.prm")], "MAX_ERROR 0"),
     ):
-        assert main(["evalb", *arguments]) == 1
-        last = capsys.readouterr().err.rstrip("\n").split("\n")[-1]
-        assert last.startswith("vaswani evalb: error: ") and part in last
+        done = vaswani("evalb", *arguments)
+        last = done.err.rstrip("\n").split("\n")[-1]
+        assert done.code == 1 and last.startswith("vaswani evalb: error: ") and part in last
 
 
-def recorded(gold: str, test: str, parameters: str, capsys) -> str:
+def recorded(gold: str, test: str, parameters: str) -> str:
     for name in (gold, test, parameters):
         if not (DATA / name).is_file():
             pytest.skip(f"NOT TESTED: no {DATA / name} (set VASWANI_DATA to the corpora)")
     options = ["--parameters", str(DATA / parameters)]
-    assert main(["evalb", str(DATA / gold), str(DATA / test), *options]) == 0
-    return capsys.readouterr().out
+    return vaswani("evalb", DATA / gold, DATA / test, *options).out
 
 
 @pytest.mark.shared_data
 @pytest.mark.parametrize("name", ["COLLINS", "new", "nk"])
-def test_perturbed_trees_to_the_byte(name, capsys):
+def test_perturbed_trees_to_the_byte(name):
     folder = "craft-valid-perturbed"
-    shown = recorded(f"{folder}/gold.txt", f"{folder}/test.txt", f"{name}.prm", capsys)
+    shown = recorded(f"{folder}/gold.txt", f"{folder}/test.txt", f"{name}.prm")
     assert shown == (DATA / folder / f"result.{name}.rsl").read_text()
 
 
@@ -140,9 +135,9 @@ def numbers(text: str, fields: int) -> list[list[str]]:
         ("bug/bug.gld", "bug/bug.tst", "new.prm", "bug/bug.rsl-new"),
     ],
 )
-def test_outputs_of_older_versions_but_for_layout(gold, test, parameters, result, capsys):
+def test_outputs_of_older_versions_but_for_layout(gold, test, parameters, result):
     """Before the column Words: older versions print it for erroneous sentences too."""
-    shown = recorded(gold, test, parameters, capsys)
+    shown = recorded(gold, test, parameters)
     expected = (DATA / result).read_text()
     assert numbers(shown, 9) == numbers(expected, 9)
     assert len(numbers(shown, 9)) > 25

@@ -1,9 +1,7 @@
 """`vaswani parse`: a tree over exactly the words of each line, whatever the model."""
 
-import io
 import json
 import re
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,8 +9,8 @@ import pytest
 from toy_bundle import write_toy_bundle
 from toy_parser import TREES, write_parser_bundle
 
+from tests.support.commands import vaswani
 from vaswani_plugin.cli import language
-from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.inference.parsing import Parse, ParsedSentence
 from vaswani_plugin.text.linearization import linearize
 from vaswani_plugin.text.trees import Tree, leaves, parse_tree
@@ -27,14 +25,14 @@ def folder(request, tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def parse(folder, monkeypatch, capsys):
+def parse(folder):
     """Runs the command on lines; returns the exit code, the output and the errors."""
 
     def run(lines: list[str], *flags: object, model: Path = folder) -> tuple[int, str, str]:
         text = "".join(f"{line}\n" for line in lines).encode()
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-        code = main(["parse", "--model", str(model), "--cpu", "--threads", "1", *map(str, flags)])
-        return code, *capsys.readouterr()
+        flags = ("--model", model, "--cpu", "--threads", 1, *flags)
+        done = vaswani("parse", *flags, stdin=text)
+        return done.code, done.out, done.err
 
     return run
 
@@ -104,11 +102,11 @@ def test_a_picture_shows_words_and_labels_as_text(tmp_path):
     assert {"TOP", "S", "NP", "VP", "-LRB-", "NN", "VB", "(", "<&>", "a\u00a0b"} <= shown
 
 
-def test_models_of_another_kind(parse, folder, tmp_path, capsys):
+def test_models_of_another_kind(parse, folder, tmp_path):
     code, _, err = parse(["a"], model=write_toy_bundle(tmp_path))
     assert code == 1 and "holds a translation model, and a parser is needed here" in err
-    assert main(["translate", "--model", str(folder), str(tmp_path / "words")]) == 1
-    assert "holds a parser, and a translation model is needed" in capsys.readouterr().err
+    done = vaswani("translate", "--model", folder, tmp_path / "words")
+    assert "holds a parser, and a translation model is needed" in done.error
 
 
 def test_one_placeholder_for_all_tags(parse, tmp_path):

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from vaswani_plugin.cli.__main__ import main
+from tests.support.commands import vaswani
 
 
-def test_the_table_is_the_papers_formula(capsys: pytest.CaptureFixture) -> None:
-    flags = ["--length", "7", "--d-model", "6", "--format", "json"]
-    assert main(["positions", *flags]) == 0
-    shown = json.loads(capsys.readouterr().out)
+def test_the_table_is_the_papers_formula() -> None:
+    done = vaswani("positions", "--length", 7, "--d-model", 6, "--format", "json")
+    shown = json.loads(done.out)
     for pos in range(7):
         for i in range(3):
             angle = pos / 10000 ** (2 * i / 6)
@@ -22,11 +21,9 @@ def test_the_table_is_the_papers_formula(capsys: pytest.CaptureFixture) -> None:
     assert shown["product_by_distance"]["2"] == pytest.approx(expected)
 
 
-def test_text_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_text_and_picture(tmp_path: Path) -> None:
     plot = tmp_path / "positions.png"
-    flags = ["--length", "30", "--d-model", "16", "--plot", str(plot)]
-    assert main(["positions", *flags]) == 0
-    shown = capsys.readouterr().out
+    shown = vaswani("positions", "--length", 30, "--d-model", 16, "--plot", plot).out
     assert "k   0  0.5000" in shown and "k  20  " in shown and "k  50" not in shown
     assert plot.read_bytes().startswith(b"\x89PNG")
 
@@ -39,7 +36,5 @@ def test_text_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture) -> None
         (["--plot", "x.docx"], "x.docx: a plot ends in .png or .svg"),
     ],
 )
-def test_what_cannot_be(flags: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
-    assert main(["positions", *flags]) == 1
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1
+def test_what_cannot_be(flags: list[str], message: str) -> None:
+    assert message in vaswani("positions", *flags).error

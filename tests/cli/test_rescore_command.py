@@ -18,7 +18,7 @@ from sacrebleu.metrics import BLEU
 from toy_bundle import write_checkpoint, write_data
 
 from tests.conftest import REPO
-from vaswani_plugin.cli.__main__ import main
+from tests.support.commands import vaswani
 from vaswani_plugin.cli.scores import _load_foreign as load_foreign
 from vaswani_plugin.figures.rescoring import Lists, search_weights
 from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
@@ -86,14 +86,14 @@ def world(tmp_path_factory):
 
 
 @pytest.fixture
-def rescore(world, capsys):
+def rescore(world):
     """Runs the command; returns exit code, output and errors."""
 
     def run(*args: object, system: str | None = None) -> tuple[int, str, str]:
         flags = ["--data", world.folder, "--system", system or f"lstm={world.lstm}"]
         flags += ["--nbest", world.moses, *world.test, *args]
-        code = main(["rescore", *map(str, flags)])
-        return code, *capsys.readouterr()
+        done = vaswani("rescore", *flags)
+        return done.code, done.out, done.err
 
     return run
 

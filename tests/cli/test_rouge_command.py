@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from vaswani_plugin.cli.__main__ import main
+from tests.support.commands import vaswani
 from vaswani_plugin.metrics.rouge import rouge
 from vaswani_plugin.text.summaries import Example, write_examples
 
@@ -25,12 +25,12 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def run(folder, monkeypatch, capsys):
+def run(folder, monkeypatch):
     monkeypatch.chdir(folder)
 
     def run(*args: object) -> tuple[int, str, str]:
-        code = main(["rouge", *map(str, args)])
-        return (code, *capsys.readouterr())
+        done = vaswani("rouge", *args)
+        return done.code, done.out, done.err
 
     return run
 

@@ -1,8 +1,6 @@
 """`vaswani summarize`: a line for a line, what the model itself would write after the article."""
 
-import io
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +8,7 @@ import torch
 from fairseq.data import Dictionary
 from toy_language_model import OURS, POSITIONS, WORDS, build, write_bundle, write_lines
 
-from vaswani_plugin.cli.__main__ import main
+from tests.support.commands import vaswani
 from vaswani_plugin.text.settings import TextSettings
 
 ARTICLE, SUMMARY = 12, 6
@@ -45,16 +43,14 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def summarize(folder, monkeypatch, capsys):
+def summarize(folder):
     """Runs the command on lines; returns the exit code, the output's lines and the errors."""
 
     def run(lines: list[str], *flags: object, model: Path = folder) -> tuple[int, list[str], str]:
         text = "".join(f"{line}\n" for line in lines).encode()
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-        code = main(["summarize", "--model", str(model), "--cpu", *map(str, flags)])
-        out, err = capsys.readouterr()
-        assert out == "" or out.endswith("\n")
-        return code, out.split("\n")[:-1], err
+        done = vaswani("summarize", "--model", model, "--cpu", *flags, stdin=text)
+        assert done.out == "" or done.out.endswith("\n")
+        return done.code, done.out.split("\n")[:-1], done.err
 
     return run
 
