@@ -13,7 +13,7 @@ from model_factory import SIZES, make_model
 from omegaconf import OmegaConf
 from reference_weights import shake
 
-from vaswani_plugin.cli import __main__ as cli
+from tests.support.commands import Ended, vaswani
 from vaswani_plugin.export.ctranslate2_export import import_ctranslate2
 from vaswani_plugin.export.stock_fairseq import checkpoint_of
 from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
@@ -64,9 +64,8 @@ def bundle(checkpoint, toy_data_bin, tmp_path) -> Path:
     return folder
 
 
-def export(to: str, model: Path, output: Path, *flags: object) -> int:
-    arguments = ["export", "--to", to, "--model", model, "--output", output, *flags]
-    return cli.main(list(map(str, arguments)))
+def export(to: str, model: Path, output: Path, *flags: object) -> Ended:
+    return vaswani("export", "--to", to, "--model", model, "--output", output, *flags)
 
 
 def hypotheses(stdout: str) -> dict[str, tuple[str, float]]:
@@ -78,7 +77,7 @@ def hypotheses(stdout: str) -> dict[str, tuple[str, float]]:
 
 def test_stock_fairseq_generates_the_same(checkpoint, toy_data_bin, tmp_path, run_fairseq):
     stock = tmp_path / "new" / "stock.pt"
-    assert export("fairseq", checkpoint, stock) == 0
+    assert export("fairseq", checkpoint, stock).code == 0
     # The plugin only stands in for the compiled extensions: task, model and search are fairseq's.
     theirs = run_fairseq(
         "generate", toy_data_bin, "--path", stock, "--task", "translation", *SEARCH
@@ -97,9 +96,8 @@ def test_stock_fairseq_generates_the_same(checkpoint, toy_data_bin, tmp_path, ru
 
 
 @CTRANSLATE2
-def test_a_bundle_becomes_a_bundle(bundle, toy_data_bin, tmp_path, capsys):
-    assert export("ctranslate2", bundle, tmp_path / "ct2", "--format", "json") == 0
-    shown = json.loads(capsys.readouterr().out)
+def test_a_bundle_becomes_a_bundle(bundle, toy_data_bin, tmp_path):
+    shown = json.loads(export("ctranslate2", bundle, tmp_path / "ct2", "--format", "json").out)
     assert shown == {
         **{"output": str(tmp_path / "ct2"), "to": "ctranslate2"},
         "model": str(bundle / "model.pt"),
@@ -112,16 +110,15 @@ def test_a_bundle_becomes_a_bundle(bundle, toy_data_bin, tmp_path, capsys):
         str(tmp_path / "ct2"), device="cpu", intra_threads=1
     )
     assert translator.translate_batch([[words[5], words[6]]], max_decoding_length=5)
-    assert export("ctranslate2", bundle, tmp_path / "small", "--quantization", "int8") == 0
+    assert export("ctranslate2", bundle, tmp_path / "small", "--quantization", "int8").code == 0
     sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("small", "ct2")]
     assert sizes[0] < 0.7 * sizes[1]
 
 
-def test_a_bundle_without_a_pickle(bundle, tmp_path, capsys):
+def test_a_bundle_without_a_pickle(bundle, tmp_path):
     (bundle / "README.md").write_text("the card", encoding="utf-8")
     new = tmp_path / "new" / "bundle"
-    assert export("safetensors", bundle, new, "--format", "json") == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = json.loads(export("safetensors", bundle, new, "--format", "json").out)
     assert shown == {
         **{"output": str(new), "to": "safetensors"},
         "model": str(bundle / "model.pt"),
@@ -134,30 +131,27 @@ def test_a_bundle_without_a_pickle(bundle, tmp_path, capsys):
     (tmp_path / "input").write_text(" ".join(words) + "\n", encoding="utf-8")
     outputs = []
     for model in (bundle, new):
-        flags = ["translate", "--cpu", "--model", model, "--format", "json", tmp_path / "input"]
-        assert cli.main(list(map(str, flags))) == 0
-        outputs.append(capsys.readouterr().out)
+        flags = ("--cpu", "--model", model, "--format", "json", tmp_path / "input")
+        outputs.append(vaswani("translate", *flags).out)
     assert outputs[0] == outputs[1] and json.loads(outputs[0])["hypotheses"][0]["tokens"]
 
 
 def test_from_safetensors_to_the_others(bundle, tmp_path):
-    assert export("safetensors", bundle, tmp_path / "new") == 0
+    assert export("safetensors", bundle, tmp_path / "new").code == 0
     for source, output in ((bundle, "a.pt"), (tmp_path / "new", "b.pt")):
-        assert export("fairseq", source, tmp_path / output) == 0
+        assert export("fairseq", source, tmp_path / output).code == 0
     first, second = (load_checkpoint(tmp_path / name) for name in ("a.pt", "b.pt"))
     assert first["model"].keys() == second["model"].keys()
     assert all(torch.equal(first["model"][key], second["model"][key]) for key in first["model"])
     assert first["cfg"]["model"] == second["cfg"]["model"]
     if find_spec("ctranslate2") is not None:
         for source, output in ((bundle, "c"), (tmp_path / "new", "d")):
-            assert export("ctranslate2", source, tmp_path / output) == 0
+            assert export("ctranslate2", source, tmp_path / output).code == 0
         contents = [(tmp_path / name / "model.bin").read_bytes() for name in ("c", "d")]
         assert contents[0] == contents[1]
 
 
-def test_refusals_name_the_remedy_and_write_nothing(
-    checkpoint, bundle, stock_checkpoint, tmp_path, capsys
-):
+def test_refusals_name_the_remedy_and_write_nothing(checkpoint, bundle, stock_checkpoint, tmp_path):
     lines = (bundle / "dict.tgt.txt").read_text(encoding="utf-8").splitlines(keepends=True)
     (bundle / "dict.tgt.txt").write_text("".join(reversed(lines)), encoding="utf-8")
     new, epsilon = tmp_path / "new", "--allow-layer-norm-eps"
@@ -174,7 +168,5 @@ def test_refusals_name_the_remedy_and_write_nothing(
         cases.append(("not the one", "ctranslate2", bundle, new))
     before = sorted(tmp_path.rglob("*"))
     for message, *arguments in cases:
-        assert export(*arguments) == 1
-        error = capsys.readouterr().err
-        assert error.startswith("vaswani export: error: ") and error.count("\n") == 1, error
-        assert message in error and sorted(tmp_path.rglob("*")) == before, error
+        assert message in export(*arguments).error
+        assert sorted(tmp_path.rglob("*")) == before, message

@@ -9,25 +9,23 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.sequence_generator import SequenceGenerator
 
-from vaswani_plugin.cli import __main__ as cli
+from tests.support.commands import Ended, vaswani
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
 
 
-def run_import(checkpoint: Path, data: Path, output: Path, *flags: str) -> int:
-    arguments = ["--checkpoint", checkpoint, "--data-bin", data, "--output", output, *flags]
-    return cli.main(["import", *map(str, arguments)])
+def run_import(checkpoint: Path, data: Path, output: Path, *flags: str) -> Ended:
+    where = ("--checkpoint", checkpoint, "--data-bin", data, "--output", output)
+    return vaswani("import", *where, *flags)
 
 
 @pytest.fixture
-def refused(stock_checkpoint, toy_data_bin, tmp_path, capsys):
+def refused(stock_checkpoint, toy_data_bin, tmp_path):
     """``refused(words, checkpoint=…, data=…)``: one line with these words, and nothing written."""
 
     def check(*words: str, checkpoint: Path = stock_checkpoint, data: Path = toy_data_bin) -> None:
         output = tmp_path / "ours.pt"
         output.write_text("kept", encoding="utf-8")
-        assert run_import(checkpoint, data, output) == 1
-        error = capsys.readouterr().err
-        assert error.startswith("vaswani import: error: ") and error.count("\n") == 1
+        error = run_import(checkpoint, data, output).error
         assert all(word in error for word in words), error
         assert output.read_text(encoding="utf-8") == "kept"
         assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
@@ -35,10 +33,10 @@ def refused(stock_checkpoint, toy_data_bin, tmp_path, capsys):
     return check
 
 
-def test_hypotheses_are_those_of_fairseq(stock_checkpoint, toy_data_bin, tmp_path, capsys):
+def test_hypotheses_are_those_of_fairseq(stock_checkpoint, toy_data_bin, tmp_path):
     output = tmp_path / "new" / "ours.pt"
-    assert run_import(stock_checkpoint, toy_data_bin, output, "--format", "json") == 0
-    shown = json.loads(capsys.readouterr().out)
+    done = run_import(stock_checkpoint, toy_data_bin, output, "--format", "json")
+    shown = json.loads(done.out)
     assert shown["output"] == str(output) and shown["model"]["d_model"] == 16
     models = {}
     for path in (stock_checkpoint, output):
@@ -68,7 +66,7 @@ def test_dictionaries_are_remembered(stock_checkpoint, toy_data_bin, tmp_path):
         path = other / f"dict.{language}.txt"
         lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
         path.write_text("\n".join(reversed(lines)) + "\n", encoding="utf-8")
-    assert run_import(stock_checkpoint, toy_data_bin, tmp_path / "ours.pt") == 0
+    assert run_import(stock_checkpoint, toy_data_bin, tmp_path / "ours.pt").code == 0
     with pytest.raises(ValueError, match="not the one that the checkpoint was trained with"):
         checkpoint_utils.load_model_ensemble_and_task(
             [str(tmp_path / "ours.pt")], arg_overrides={"data": str(other)}

@@ -6,7 +6,7 @@ import pytest
 import torch
 from toy_bundle import write_toy_bundle
 
-from vaswani_plugin.cli.__main__ import main
+from tests.support.commands import vaswani
 
 ARCHS = ["vaswani_seq2seq_lstm_tiny", "vaswani_attention_lstm_tiny"]
 
@@ -21,28 +21,25 @@ def bundles(tmp_path_factory):
     return found
 
 
-def test_attention_shows_the_one_there_is(bundles, capsys, tmp_path):
-    where = ["attention", "--model", str(bundles[ARCHS[1]])]
-    sentence = ["--source", "The tired farmer slept.", "--target", "A cat & a bird!"]
+def test_attention_shows_the_one_there_is(bundles, tmp_path):
+    given = ["attention", "--model", bundles[ARCHS[1]]]
+    given += ["--source", "The tired farmer slept.", "--target", "A cat & a bird!"]
     outputs = [tmp_path / name for name in ("a.png", "a.html", "a.json", "lines.svg")]
-    assert main([*where, *sentence, "--words", "--output", *map(str, outputs[:3])]) == 0
-    assert main([*where, *sentence, "--lines", "--output", str(outputs[3])]) == 0
+    assert vaswani(*given, "--words", "--output", *outputs[:3]).code == 0
+    assert vaswani(*given, "--lines", "--output", outputs[3]).code == 0
     assert all(path.stat().st_size for path in outputs)
     found = json.loads(outputs[2].read_text(encoding="utf-8"))["attention"]
     assert list(found) == ["cross"]
     weights = torch.tensor(found["cross"]["weights"])
     assert weights.shape[:2] == (1, 1)
     torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]), atol=1e-5, rtol=0)
-    capsys.readouterr()
-    assert main([*where, *sentence, "--kind", "encoder"]) == 1
-    assert "--kind encoder: this model has none; it has cross" in capsys.readouterr().err
+    done = vaswani(*given, "--kind", "encoder")
+    assert "--kind encoder: this model has none; it has cross" in done.error
 
 
-def test_no_pictures_of_a_model_without_attention(bundles, capsys):
-    assert main(["attention", "--model", str(bundles[ARCHS[0]]), "--source", "A cat."]) == 1
-    error = capsys.readouterr().err
-    assert "this model has no attention to show" in error
-    assert len(error.splitlines()) == 1
+def test_no_pictures_of_a_model_without_attention(bundles):
+    done = vaswani("attention", "--model", bundles[ARCHS[0]], "--source", "A cat.")
+    assert "this model has no attention to show" in done.error
 
 
 def test_training_learns_and_its_checkpoint_generates(run_fairseq, toy_data_bin, tmp_path):
