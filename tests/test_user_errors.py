@@ -7,7 +7,13 @@ from fairseq.optim.lr_scheduler import build_lr_scheduler
 from fairseq_flags import training_config
 from toy_language_model import write_data
 
-from vaswani_plugin.errors import CheckpointError, UserError, value_errors_as_user_errors
+from vaswani_plugin.errors import (
+    LONGEST_MESSAGE,
+    CheckpointError,
+    UserError,
+    message_line,
+    value_errors_as_user_errors,
+)
 
 TRANSLATION = ("--task", "vaswani_translation", "--arch")
 DEBUG = (*TRANSLATION, "vaswani_debug")
@@ -70,3 +76,15 @@ def test_only_the_errors_of_values_are_converted():
         with pytest.raises(expected) as found, value_errors_as_user_errors():
             raise error
         assert found.type is expected and str(found.value) == str(error)
+
+
+def test_a_message_is_one_printable_line():
+    text = "a\x1b]0;title\x07b\nc\u2028d\udc80e\u202ef ä\U0001f600"
+    shown = message_line(text)
+    assert shown == r"a\x1b]0;title\x07b\nc\u2028d\udc80e\u202ef ä" + "\U0001f600"
+    text = "".join(chr(0x4E00 + n) for n in range(5000))
+    start, end = message_line(text).split(" ... ")
+    assert text.startswith(start) and text.endswith(end)
+    assert len(start) + len(end) == LONGEST_MESSAGE and len(end) == 200
+    longest = text[:LONGEST_MESSAGE]
+    assert message_line(longest) == longest

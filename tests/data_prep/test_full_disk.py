@@ -1,4 +1,4 @@
-"""Scripts on a full disk, and with a reader that leaves."""
+"""Every script from any folder, on a full disk, and with a reader that leaves."""
 
 import os
 import random
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.scripts import ROOT, assert_one_line_error
+from tests.support.scripts import ROOT, assert_one_line_error, run_script
 
 LIMIT = 1 << 14  # bytes that the "disk" takes
 
@@ -100,3 +100,10 @@ def test_a_reader_that_leaves_is_no_error(material):
             stdout=pipe.fileno(),
         )  # fmt: skip
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("script", [p.name for p in sorted((ROOT / "data-prep").glob("*.py"))])
+def test_help_works_from_anywhere(tmp_path, script):
+    if script != "checkout.py":  # what the others share
+        done = run_script(f"data-prep/{script}", "--help", cwd=tmp_path)
+        assert done.returncode == 0 and done.stdout.startswith("usage: ")

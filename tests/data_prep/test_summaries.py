@@ -11,7 +11,7 @@ from vaswani_plugin.text.summaries import (
     read_csv,
     read_examples,
     read_scitldr,
-    split_sentences,
+    split_at_stops,
     write_examples,
 )
 
@@ -68,7 +68,7 @@ def test_a_table_whose_fields_hold_line_breaks(tmp_path):
     ],
 )
 def test_sentences(text, sentences):
-    assert split_sentences(text) == sentences
+    assert split_at_stops(text) == sentences
 
 
 def test_what_is_written_is_read(tmp_path):

@@ -18,9 +18,7 @@ def count(arch: str, shape: tuple[int, int, int], vocabulary: int = 100, **chang
     return forward_flops(model, settings | changes, vocabulary, shape)
 
 
-def transformer(
-    b: int, s: int, t: int, v: int, d=512, ff=2048, n=6, heads=8, d_k=64, d_v=64
-) -> int:
+def transformer(b: int, s: int, t: int, v: int, d_k=64, d_v=64) -> int:
     """Every product of section 3: projections, Eq. 1, feed-forward, the output."""
     d, ff, n, heads = 512, 2048, 6, 8
     attention = lambda queries, keys: (  # noqa: E731

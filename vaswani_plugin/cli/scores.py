@@ -223,7 +223,7 @@ def _read_examples(
 ) -> list["Example"]:
     """Articles (empty where they aren't needed) and references of each summary."""
     from vaswani_plugin.text.lines import read_text
-    from vaswani_plugin.text.summaries import Example, read_examples, split_sentences
+    from vaswani_plugin.text.summaries import Example, read_examples, split_at_stops
 
     if any(str(path).endswith(JSONL) for path in references):
         if len(references) > 1 or articles:
@@ -237,7 +237,7 @@ def _read_examples(
         _check_length(path, len(lines), references[0], len(files[0]))
     texts: list[list[str]] = [[]] * len(files[0])
     if articles:
-        texts = [split_sentences(line) for line in read_text(articles)]
+        texts = [split_at_stops(line) for line in read_text(articles)]
         _check_length(articles, len(texts), references[0], len(files[0]))
     elif is_lead_asked:
         raise UserError("--lead needs --articles FILE, or a .jsonl for --references")

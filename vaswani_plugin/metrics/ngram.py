@@ -30,7 +30,7 @@ from vaswani_plugin.metrics.scored_text import (
     UNKNOWN_WORD,
     ScoredText,
     number_lines,
-    read_text,
+    text_to_score,
     unknown_warning,
 )
 
@@ -149,7 +149,7 @@ def baselines(
         if scored.lines is None:
             raise ValueError("baselines are over words: give --text FILE as well")
         counts = count_text(" ".join(line.split()) for line in scored.lines)
-        train = read_text(path)
+        train = text_to_score(path)
         words = dict.fromkeys(word for line in train for word in line.split())
         indices = {word: number for number, word in enumerate(words)}
         # The end of a line is no word, not even </s>; an unknown word is the text's own <unk>.
@@ -157,7 +157,7 @@ def baselines(
         tokens = number_lines(scored.lines, indices, unknown, end)
         scored.warnings.extend(unknown_warning(f"the words of {path}", tokens))
         texts = {"training_perplexity": train}
-        texts["validation_perplexity"] = [] if validation is None else read_text(validation)
+        texts["validation_perplexity"] = [] if validation is None else text_to_score(validation)
         numbered = {k: number_lines(lines, indices, unknown, end) for k, lines in texts.items()}
         for name, order in ORDERS.items():
             model = NgramModel(numbered["training_perplexity"].numbers, order, end + 1, start=end)

@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import Any
 
 from vaswani_plugin.metrics.segments import part_characters
-from vaswani_plugin.text.summaries import split_sentences
+from vaswani_plugin.text.summaries import split_at_stops
 
 KINDS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "rougeLsum": "ROUGE-Lsum"}
 """By the library's name of each kind: that in print."""
@@ -89,7 +89,7 @@ def rouge(
 
 def _by_sentences(summary: str) -> str:
     """A summary with a line break after each sentence."""
-    return summary if "\n" in summary else "\n".join(split_sentences(summary))
+    return summary if "\n" in summary else "\n".join(split_at_stops(summary))
 
 
 def lead(sentences: Sequence[str], count: int) -> str:

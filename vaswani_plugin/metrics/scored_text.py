@@ -79,7 +79,7 @@ def read_scored_text(
     """
     tokens: Tokens | None = None
     warnings: list[str] = []
-    lines = None if text is None else read_text(text)
+    lines = None if text is None else text_to_score(text)
     counts = None if lines is None else count_text(lines)
     if data_bin is not None:
         dictionary = dictionary or load_text_dictionary(data_bin)
@@ -158,7 +158,7 @@ def number_by(dictionary: Dictionary, lines: Iterable[str]) -> Tokens:
     return number_lines(lines, indices, dictionary.unk(), dictionary.eos())
 
 
-def read_text(path: Path) -> list[str]:
+def text_to_score(path: Path) -> list[str]:
     """The lines of a text, plain or .gz.
 
     Raises:

@@ -32,7 +32,7 @@ class Example:
     references: list[str]
 
 
-def split_sentences(text: str) -> list[str]:
+def split_at_stops(text: str) -> list[str]:
     """Splits after . ! or ? (and closing quotes) if a space and no lower-case letter follow.
 
     The rule serves lead baselines; it also splits after an abbreviation before a name.
@@ -92,7 +92,7 @@ def read_csv(path: str) -> Iterator[Example]:
                     f"{path}:{rows.line_num}: no article or no highlights in this row; the table's "
                     f"columns are {', '.join(rows.fieldnames or [])}"
                 )
-            yield _cleaned(split_sentences(article), [highlights])
+            yield _cleaned(split_at_stops(article), [highlights])
     except csv.Error as error:
         raise UserError(f"{path}:{rows.line_num}: not CSV ({error})") from error
 
