@@ -12,8 +12,12 @@ from search_setup import EOS, FIRST_WORD, PAD, make_sample, make_translation_tas
 from toy_bundle import write_toy_bundle
 
 from tests.conftest import fairseq_environment
-from vaswani_plugin.cli import __main__ as cli
-from vaswani_plugin.export.ctranslate2_export import transformer_spec, write_spec
+from tests.support.commands import vaswani
+from vaswani_plugin.export.ctranslate2_export import (
+    export_to_ctranslate2,
+    transformer_spec,
+    write_spec,
+)
 from vaswani_plugin.inference import ctranslate2_engine
 from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
 from vaswani_plugin.inference.engine import Decoded, Engine
@@ -237,8 +241,7 @@ sys.exit(code or int("torch" in sys.modules))
 def test_it_starts_without_torch(tmp_path):
     """In a process of its own, since this one has imported torch."""
     bundle = write_toy_bundle(tmp_path)
-    export = [*("export", "--to", "ctranslate2"), "--model", str(bundle), "--output"]
-    assert cli.main([*export, str(tmp_path / "exported")]) == 0
+    export_to_ctranslate2(bundle, tmp_path / "exported")
     (tmp_path / "in").write_text("a bird\nthe cat\n", encoding="utf-8")
     outputs = []
     for model in (bundle, tmp_path / "exported"):
@@ -259,8 +262,7 @@ def test_ctranslate2_is_asked_for_its_gpu(tmp_path, monkeypatch, command, has_gp
     """PyTorch may see another one, or none."""
     if command == "serve":
         pytest.importorskip("starlette", reason="NOT TESTED: the extra serve is not installed")
-    export = ["export", "--to", "ctranslate2", "--model", write_toy_bundle(tmp_path), "--output"]
-    assert cli.main(list(map(str, [*export, tmp_path / "ct2"]))) == 0
+    export_to_ctranslate2(write_toy_bundle(tmp_path), tmp_path / "ct2")
     asked = {}
 
     def load(folder: Path, **options: object) -> None:
@@ -270,6 +272,6 @@ def test_ctranslate2_is_asked_for_its_gpu(tmp_path, monkeypatch, command, has_gp
     monkeypatch.setattr(ctranslate2_engine, "has_gpu", lambda: has_gpu)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: not has_gpu)
     monkeypatch.setattr(Translator, "from_pretrained", load)
-    flags = ["--port", "0"] if command == "serve" else []
-    assert cli.main([command, "--model", str(tmp_path / "ct2"), *flags]) == 1
+    flags = ["--port", 0] if command == "serve" else []
+    assert "this is enough" in vaswani(command, "--model", tmp_path / "ct2", *flags).error
     assert str(asked["device"]) == device

@@ -59,7 +59,7 @@ def test_hypotheses_are_those_of_fairseq(stock_checkpoint, toy_data_bin, tmp_pat
 
 
 def test_dictionaries_are_remembered(stock_checkpoint, toy_data_bin, tmp_path):
-    """As many words, but in another order: only the digest tells."""
+    """As many words, but in another order: only the digest differs."""
     other = tmp_path / "other"
     shutil.copytree(toy_data_bin, other)
     for language in ("src", "tgt"):

@@ -18,7 +18,6 @@ from fairseq_flags import PLUGIN
 
 from tests.conftest import REPO
 from tests.support.commands import vaswani
-from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.inference.text_scores import StreamScorer, windows
 from vaswani_plugin.text.settings import TextSettings
@@ -52,12 +51,11 @@ def letters(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def lm(capsys):
+def lm():
     """``lm("--model", …)`` gives the JSON object of the command."""
 
     def run(*args: object) -> dict:
-        assert main(["lm", "--cpu", "--format", "json", *map(str, args)]) == 0
-        return json.loads(capsys.readouterr().out)
+        return json.loads(vaswani("lm", "--cpu", "--format", "json", *args).out)
 
     return run
 
@@ -312,13 +310,12 @@ def test_wikitext_2_counts_as_published(lm):
     assert report["text"]["bytes"] + report["text"]["lines"] == 1_256_449  # of the file
 
 
-def test_a_model_that_reads_text_otherwise(data, checkpoints, tmp_path, capsys):
+def test_a_model_that_reads_text_otherwise(data, checkpoints, tmp_path):
     state = torch.load(checkpoints["ours"], weights_only=True)
     state["cfg"]["task"]["add_bos_token"] = True
     torch.save(state, tmp_path / "other.pt")
-    arguments = ["--model", tmp_path / "other.pt", "--data-bin", data]
-    assert main(["lm", "--cpu", *map(str, arguments)]) == 1
-    assert "--add-bos-token" in capsys.readouterr().err
+    done = vaswani("lm", "--cpu", "--model", tmp_path / "other.pt", "--data-bin", data)
+    assert "--add-bos-token" in done.error
 
 
 def test_scores_of_infinite_perplexity_are_json(letters, tmp_path, lm):

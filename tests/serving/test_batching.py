@@ -12,12 +12,12 @@ from vaswani_plugin.serving.work import Batcher, Options
 
 
 class Model:
-    """Upper case; keeps the batches that it was given, and waits where it is told to."""
+    """Upper case; keeps its batches and their sizes, and waits until its gate is open."""
 
     def __init__(self):
         self.batches, self.gate = [], threading.Event()
         self.gate.set()
-        self.told = []
+        self.sizes = []
 
     def __call__(self, lines, options):
         self.batches.append(list(lines))
@@ -25,7 +25,7 @@ class Model:
         return [f"{line.upper()}/{options.nbest}" for line in lines]
 
     def batch_done(self, lines, seconds):
-        self.told.append(lines)
+        self.sizes.append(lines)
 
 
 def run(scenario, lines=8, characters=1000, queue=100, wait=0.01):
@@ -61,7 +61,7 @@ def test_requests_share_a_batch_and_each_gets_its_own_in_order():
 
     found, model = run(scenario)
     assert found == [[f"A{n}/1", f"B{n}/1"] for n in range(4)]
-    assert len(model.batches) == 1 and model.told == [8]
+    assert len(model.batches) == 1 and model.sizes == [8]
 
 
 def test_a_batch_holds_no_more_lines_and_characters_than_allowed():
