@@ -214,7 +214,7 @@ def test_what_has_no_tree_is_refused():
         generator.generate([model], make_sample(SOURCES))
     with pytest.raises(ValueError, match="sentence 1 of the batch has no words"):
         generator.generate([model], make_sample([[DOG], []]))
-    with pytest.raises(ValueError, match="none of linearized trees"):
+    with pytest.raises(ValueError, match="not of linearized trees"):
         SymbolTables([None] * 4 + ["the", "dog"], EOS)
 
 

@@ -392,7 +392,6 @@ def import_stock(
     digests = {"source": source.digest(), "target": target.digest()}
     model = {"_name": TRANSFORMER, **config}
     imported = checkpoint_of(weights, model, task, updates_of(state) or 0, {DIGESTS: digests})
-    output.parent.mkdir(parents=True, exist_ok=True)
     save_checkpoint(imported, output)
     return config
 
@@ -453,6 +452,5 @@ def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = Fa
             {"_name": "translation", **task},
             updates_of(state) or 0,
         )
-        output.parent.mkdir(parents=True, exist_ok=True)
         save_checkpoint(exported, output)
     return path

@@ -31,6 +31,7 @@ import torch
 from vaswani_plugin.errors import UserError, wants_traceback
 from vaswani_plugin.text.fork_lock import ForkLock
 from vaswani_plugin.text.lines import read_json
+from vaswani_plugin.text.outputs import write_bytes_atomically, write_json
 from vaswani_plugin.text.settings import CONFIG
 
 Checkpoint = dict[str, Any]
@@ -135,22 +136,16 @@ def _why_unreadable(error: Exception) -> str:
 
 
 def save_checkpoint(state: Checkpoint, path: Path) -> None:
-    """Write a checkpoint to a temporary name beside `path`, then rename it.
+    """Write a checkpoint, whole or not at all.
 
     Raises:
         OSError: the folder can't be written; an older file at `path` then stays as it was.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "wb") as file:
-            torch.save(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        if isinstance(error, RuntimeError) and isinstance(error.__context__, OSError):
+        with write_bytes_atomically(path) as stream:
+            torch.save(state, stream)
+    except RuntimeError as error:
+        if isinstance(error.__context__, OSError):
             # PyTorch's zip writer turns a full disk into its own error.
             raise OSError(f"{path}: {error.__context__}") from error
         raise
@@ -280,8 +275,6 @@ def save_safetensors(state: Mapping[str, Any], path: Path) -> None:
         OSError: a file can't be written.
     """
     from safetensors.torch import save
-
-    from vaswani_plugin.text.outputs import write_bytes_atomically, write_json
 
     weights = state["model"]
     owners = shared_owners(weights)

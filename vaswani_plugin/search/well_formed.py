@@ -76,7 +76,7 @@ class SymbolTables:
         if not openings or not placeholders:
             raise UserError(
                 "the target dictionary lacks opening symbols with their closing ones, or "
-                "placeholders: it is none of linearized trees; give the data of data-prep/"
+                "placeholders: it is not of linearized trees; give the data of data-prep/"
                 "code_trees.py, or --unconstrained"
             )
         self.kind = torch.tensor(kinds, device="cpu")  # (V,)
