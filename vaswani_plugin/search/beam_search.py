@@ -151,9 +151,8 @@ class BeamSearch:
         for begin in range(0, len(self.sentences), rows):
             part = slice(begin, begin + rows)
             log_p = self.ensemble.log_probabilities(part)
-            if (
-                self._is_check_due(step) and log_p[:, :, 0].isnan().any()
-            ):  # a NaN fills its whole row
+            # A NaN fills its whole row.
+            if self._is_check_due(step) and log_p[:, :, 0].isnan().any():
                 raise UserError(
                     "the model's scores are not numbers (NaN): its weights are broken; use another "
                     "checkpoint"

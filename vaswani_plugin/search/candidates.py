@@ -14,8 +14,6 @@ from torch import Tensor
 
 BLOCKS = 16
 """Tokens of a block of the vocabulary. The blocks' maxima show where the best tokens are."""
-
-
 WORTH_BLOCKS = 2**16
 """Number of log-probabilities from which the search by blocks pays."""
 
