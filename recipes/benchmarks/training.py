@@ -73,7 +73,7 @@ def configuration(size: str) -> Configuration:
 
 
 def job_of(args: argparse.Namespace, side: str, size: str, idle: bool = False) -> dict[str, Any]:
-    """What a driver of peers/ is told."""
+    """The job of a driver of peers/: sizes, data and numbers of updates."""
     job: dict[str, Any] = {"warm_up": args.warm_up, "updates": args.updates, "idle": idle}
     job |= {"gpu": args.device == "gpu", "max_tokens": args.max_tokens}
     if side in FAIRSEQ:
