@@ -44,7 +44,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
   root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
   toy=$root/data-prep/toy prep=$root/data-prep plugin=$root/vaswani_plugin
   work=$root/work/$recipe data='' scale=full from='' until='' continue='' dry_run='' gpus='' nodes=1 node_rank=0 master=''
-  extra=() device=() current=''
+  extra=() cpu='' current=''
   while (($#)); do
     case $1 in
       --help | -h) usage && exit ;;
@@ -69,7 +69,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
   [[ $gpus$nodes$node_rank${continue:-0} =~ ^[0-9]+$ ]] || die "--gpus, --nodes, --node-rank, --continue: must be numbers"
   ((nodes == 1)) || [[ $master == *:* ]] || die "--nodes $nodes: needs --master HOST:PORT, the address of node 0"
   workers=$((nodes * (gpus > 0 ? gpus : 1)))
-  if ((gpus == 0)); then device=(--cpu); fi
+  if ((gpus == 0)); then cpu=1; fi
   if [[ -n $continue ]]; then from=train; fi
   if [[ -n $dry_run ]]; then return; fi
   # shellcheck source=recipes/lib/env.sh
@@ -181,14 +181,16 @@ binarize() { # FOLDER FLAG...: FOLDER/{train,valid,test} as fairseq-preprocess b
 }
 
 train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its log is WORK/logs/train.log
-  local each=$((gpus > 0 ? gpus : 1)) more=() command
-  if is_tiny; then more=(--max-update 20 --max-tokens 2048 --update-freq 1); fi
-  if is_tiny && [[ $* != *--lr-scheduler* ]]; then more+=(--warmup-updates 10); fi
+  local each=$((workers / nodes)) more=() command
+  if is_tiny; then
+    more=(--max-update 20 --max-tokens 2048 --update-freq 1)
+    [[ $* == *--lr-scheduler* ]] || more+=(--warmup-updates 10)
+  fi
   more+=(${extra[@]+"${extra[@]}"})
   if [[ -n $continue ]]; then more+=(--max-update "$continue"); fi
   if ((node_rank == 0)) && [[ -n $is_new && -d $work/checkpoints ]]; then mv "$work/checkpoints" "$work/checkpoints.$(date +%s)"; fi
   command=(fairseq-train "$work/data-bin" --user-dir "$plugin" --save-dir "$work/checkpoints"
-    --no-progress-bar --log-format json --log-interval 10 ${device[@]+"${device[@]}"} "$@" ${more[@]+"${more[@]}"})
+    --no-progress-bar --log-format json --log-interval 10 ${cpu:+--cpu} "$@" ${more[@]+"${more[@]}"})
   if ((gpus == 0)) && [[ " ${command[*]} " =~ \ --distributed-world-size[=\ ]([1-9][0-9]*) ]]; then # they share the cores
     export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$((($(getconf _NPROCESSORS_ONLN) - 1) / BASH_REMATCH[1] + 1))}"
   fi
@@ -207,7 +209,7 @@ train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its l
 
 translate() { # FLAG...: the test set by WORK/averaged.pt, into WORK/test.tok, in its order
   to "$work/generate.txt" fairseq-generate "$work/data-bin" --user-dir "$plugin" --task vaswani_translation \
-    --path "$work/averaged.pt" --max-tokens 8192 ${device[@]+"${device[@]}"} "$@"
+    --path "$work/averaged.pt" --max-tokens 8192 ${cpu:+--cpu} "$@"
   sed -n 's/^H-//p' "$work/generate.txt" | sort -n | cut -f3- >"$work/test.tok"
 }
 

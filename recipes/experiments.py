@@ -90,14 +90,11 @@ def choose(rows: list[Row], names: list[str]) -> list[Row]:
     Raises:
         UserError: a name is unknown.
     """
-    for name in names:
-        if not any(row.name == name or row.name.startswith(f"{name}_") for row in rows):
+    chosen = {n: [r for r in rows if r.name == n or r.name.startswith(f"{n}_")] for n in names}
+    for name, found in chosen.items():
+        if not found:
             raise UserError(f"{name}: no row; the rows are {' '.join(row.name for row in rows)}")
-    return [
-        row
-        for row in rows
-        if not names or any(row.name == n or row.name.startswith(f"{n}_") for n in names)
-    ]
+    return [row for row in rows if not names or any(row in found for found in chosen.values())]
 
 
 class Runner:
@@ -145,12 +142,8 @@ class Runner:
             key.write_text(text, encoding="utf-8")
         if not result.exists():
             say(f"{name}: trains, {log}")
-            command = [
-                "fairseq-train",
-                str(self.args.data),
-                "--user-dir",
-                str(ROOT / "vaswani_plugin"),
-            ]
+            plugin = str(ROOT / "vaswani_plugin")
+            command = ["fairseq-train", str(self.args.data), "--user-dir", plugin]
             command += ["--save-dir", str(folder / "checkpoints"), "--no-progress-bar"]
             command += ["--log-format", "json", *self.device_flags, *flags]
             self.execute(command, log)
@@ -232,10 +225,8 @@ def measure(
     with ThreadPoolExecutor(args.parallel) as pool:
         trained = dict(zip(trainings, pool.map(train, *zip(*trainings, strict=True)), strict=True))
         scored = [(row, seed) for row in rows for seed in args.seeds]
-        found_bleu = pool.map(translate, *zip(*scored, strict=True))
-        bleu = {
-            (row.name, seed): each for (row, seed), each in zip(scored, found_bleu, strict=True)
-        }
+        keys = [(row.name, seed) for row, seed in scored]
+        bleu = dict(zip(keys, pool.map(translate, *zip(*scored, strict=True)), strict=True))
     found = {}
     for row in rows:
         runs = [trained[row.train, seed] for seed in args.seeds]
@@ -292,9 +283,8 @@ def draw(rows: list[Row], found: dict[str, dict[str, list[Any]]], path: Path) ->
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Parse the command line."""
-    argv, more = (
-        (argv[: argv.index("--")], argv[argv.index("--") + 1 :]) if "--" in argv else (argv, [])
-    )
+    end = [*argv, "--"].index("--")
+    argv, more = argv[:end], argv[end + 1 :]
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -67,8 +67,8 @@ step train train --task vaswani_language_modeling --arch "$arch" --tokens-per-sa
 step average vaswani average --inputs "$work/checkpoints" --last-updates "$(or_tiny 5 2)" --output "$work/averaged.pt"
 step bundle python "$prep/bundle.py" --model "$work/averaged.pt" --data-bin "$work/data-bin" --output "$work/model" beam=1
 step score to "$work/perplexity.json" vaswani lm --model "$work/model" --text "$work/raw/test.txt" --format json \
-  --tokens-per-sample "$(or_tiny $sample 64)" "${scoring[@]}" --baselines --train-data "$work/raw/train.txt" --valid-data "$work/raw/valid.txt" ${device[@]+"${device[@]}"}
+  --tokens-per-sample "$(or_tiny $sample 64)" "${scoring[@]}" --baselines --train-data "$work/raw/train.txt" --valid-data "$work/raw/valid.txt" ${cpu:+--cpu}
 step sample to "$work/sample.txt" vaswani complete --model "$work/model" --sampling --top-p 0.9 --seed 1 \
-  --max-new-tokens "$(or_tiny $((sample / 2)) 20)" --stop never ${device[@]+"${device[@]}"} -- "The" "In the"
+  --max-new-tokens "$(or_tiny $((sample / 2)) 20)" --stop never ${cpu:+--cpu} -- "The" "In the"
 if [[ -z $dry_run ]]; then cat "$work/sample.txt"; fi
 finish "lm $corpus, $coding, test" "ppl=$work/perplexity.json"

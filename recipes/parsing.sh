@@ -23,12 +23,12 @@ recipe=parsing setting=small arch='' also='' options='setting arch also' pair=wo
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"
-usual=vaswani_parser_tiny operations=8000 interval=500
-training=(--max-tokens 4096 --max-update 10000 --warmup-updates 1500)
 if [[ $setting == paper ]]; then
   usual=vaswani_parser operations=$([[ -n $also ]] && echo 32000 || echo 16000) interval=1500
-  training=(--max-tokens 4096 --update-freq $((8 / workers)) --warmup-updates 4000)
-elif [[ $setting != small ]]; then
+  training=(--update-freq $((8 / workers)) --warmup-updates 4000)
+elif [[ $setting == small ]]; then
+  usual=vaswani_parser_tiny operations=8000 interval=500 training=(--max-update 10000 --warmup-updates 1500)
+else
   die "--setting $setting: must be paper, or left out"
 fi
 
@@ -43,21 +43,18 @@ else
     step "trees-$split" to "$work/raw/$split.trees" text "$work/clean/$split.trees"
   done
 fi
-more=()
-if [[ -n $also ]]; then
-  step also python "$prep/trees.py" clean "$also" --output "$work/also.trees"
-  more=(--also "$work/also.trees")
-fi
-step code python "$prep/code_trees.py" --coding bpe --operations "$(or_tiny "$operations" 400)" ${more[@]+"${more[@]}"} \
+if [[ -n $also ]]; then step also python "$prep/trees.py" clean "$also" --output "$work/also.trees"; fi
+step code python "$prep/code_trees.py" --coding bpe --operations "$(or_tiny "$operations" 400)" ${also:+--also "$work/also.trees"} \
   --train "$work/raw/train.trees" --valid "$work/raw/valid.trees" --test "$work/raw/test.trees" --output "$work/data-bin"
-step train train --task vaswani_parsing --source-lang words --target-lang symbols --arch "${arch:-$(or_tiny "$usual" vaswani_parser_debug)}" "${training[@]}" \
-  --validate-interval 1000000 --no-epoch-checkpoints --save-interval-updates "$(or_tiny $interval 4)" --keep-interval-updates 5
+step train train --task vaswani_parsing --source-lang words --target-lang symbols \
+  --arch "${arch:-$(or_tiny "$usual" vaswani_parser_debug)}" --max-tokens 4096 "${training[@]}" \
+  --validate-interval 1000000 --no-epoch-checkpoints --save-interval-updates "$(or_tiny "$interval" 4)" --keep-interval-updates 5
 step average vaswani average --inputs "$work/checkpoints" --last-updates "$(or_tiny 5 2)" --output "$work/averaged.pt"
 step bundle python "$prep/bundle.py" --model "$work/averaged.pt" --data-bin "$work/data-bin" \
   --output "$work/model" beam="$(or_tiny 21 4)"
 step words python "$prep/trees.py" linearize "$work/raw/test.trees" --source "$work/test.words" --target "$work/test.symbols"
-step parse vaswani parse --model "$work/model" ${device[@]+"${device[@]}"} --output "$work/test.parsed" "$work/test.words"
-step parse-freely vaswani parse --model "$work/model" --unconstrained ${device[@]+"${device[@]}"} --output "$work/test.free" "$work/test.words"
+step parse vaswani parse --model "$work/model" ${cpu:+--cpu} --output "$work/test.parsed" "$work/test.words"
+step parse-freely vaswani parse --model "$work/model" --unconstrained ${cpu:+--cpu} --output "$work/test.free" "$work/test.words"
 step score to "$work/f1.json" python "$root/recipes/lib/parsing_scores.py" --train "$work/raw/train.trees" \
   --gold "$work/raw/test.trees" --parsed "$work/test.parsed" --unconstrained "$work/test.free" --tagged "$work/test.tagged"
 finish "parsing, test" "f1=$work/f1.json"

@@ -49,15 +49,14 @@ translate_words() { # NAME PATHS
   translate --path "$2" --beam 12 --lenpen 0
   mv "$work/test.tok" "$work/$1.$target"
 }
+named=()
 for system in "${systems[@]}"; do
-  name=${system%%=*}
+  named+=(--system "$system") name=${system%%=*}
   step "translate-$name" translate_words "$name" "${system#*=}"
   step "score-$name" to "$work/$name.json" vaswani bleu --tokenized --format json \
     --hypothesis "$work/$name.$target" --reference "$work/tok/test.$target"
 done
 if [[ -n $nbest ]]; then
-  named=()
-  for system in "${systems[@]}"; do named+=(--system "$system"); done
   step rescore to "$work/rescored.json" vaswani rescore --data "$work/data-bin" --format json "${named[@]}" \
     --nbest "$nbest/test.nbest" --source "$work/tok/test.$source" --reference "$work/tok/test.$target" \
     --dev-nbest "$nbest/valid.nbest" --dev-source "$work/tok/valid.$source" --dev-reference "$work/tok/valid.$target"

@@ -50,7 +50,7 @@ step train train --task vaswani_language_modeling --arch "$(or_tiny vaswani_lm_t
   --save-interval-updates "$(or_tiny 200 4)" --keep-interval-updates 5
 step average vaswani average --inputs "$work/checkpoints" --last-updates "$(or_tiny 5 2)" --output "$work/averaged.pt"
 step bundle python "$prep/bundle.py" --model "$work/averaged.pt" --data-bin "$work/data-bin" --output "$work/model" beam=4
-step summarize vaswani summarize --model "$work/model" --no-repeat-ngram-size 3 ${device[@]+"${device[@]}"} \
+step summarize vaswani summarize --model "$work/model" --no-repeat-ngram-size 3 ${cpu:+--cpu} \
   --output "$work/test.out" "$work/raw/test.article"
 step score to "$work/rouge.json" vaswani rouge --hypothesis "$work/test.out" --references "$work/raw/test.jsonl" \
   --lead "$lead" --format json

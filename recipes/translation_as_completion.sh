@@ -34,7 +34,7 @@ step train train --task vaswani_language_modeling --arch "${arch:-$(or_tiny vasw
   --save-interval-updates "$(or_tiny 200 4)" --keep-interval-updates 5
 step average vaswani average --inputs "$work/checkpoints" --last-updates "$(or_tiny 5 2)" --output "$work/averaged.pt"
 step bundle python "$prep/bundle.py" --model "$work/averaged.pt" --data-bin "$work/data-bin" --output "$work/model" beam=4
-step translate vaswani summarize --model "$work/model" ${device[@]+"${device[@]}"} --output "$work/test.out" "$work/raw/test.article"
+step translate vaswani summarize --model "$work/model" ${cpu:+--cpu} --output "$work/test.out" "$work/raw/test.article"
 step score to "$work/bleu.json" vaswani bleu --language "${pair#*-}" --format json \
   --hypothesis "$work/test.out" --reference "$work/raw/test.summary"
 finish "translation as completion, $pair, test" "bleu=$work/bleu.json"

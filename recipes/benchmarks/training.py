@@ -215,16 +215,7 @@ def hardly_trained(args: argparse.Namespace, size: str) -> Path:
     checkpoint = folder / "checkpoint_last.pt"
     if not checkpoint.is_file():
         command = [sys.executable, "-m", "fairseq_cli.train", args.data, "--user-dir", PLUGIN]
-        command += [
-            "--arch",
-            ARCHS[size],
-            "--max-tokens",
-            "400",
-            "--max-update",
-            "1",
-            "--seed",
-            "1",
-        ]
+        command += ["--arch", ARCHS[size], *"--max-tokens 400 --max-update 1 --seed 1".split()]
         command += ["--positions", "sinusoidal-fairseq"]  # the stock model needs them
         command += ["--disable-validation", "--no-epoch-checkpoints", "--num-workers", "0"]
         command += ["--save-dir", folder] + ([] if args.device == "gpu" else ["--cpu"])
@@ -309,10 +300,8 @@ def as_table(args: argparse.Namespace, sizes: dict[str, Any]) -> str:
     peak = printed_peak(name)
     batch = f"{args.max_tokens:,} tokens a batch, {args.updates} updates x {args.repetitions}"
     lines = [f"{name}, {args.precision}, {args.threads} threads, {batch}", ""]
-    lines += [
-        "| size | side | target tokens/s | a CPU second | peak MiB | of printed peak | idle |"
-    ]
-    lines += ["|---|---|---|---|---|---|---|"]
+    head = "| size | side | target tokens/s | a CPU second | peak MiB | of printed peak | idle |"
+    lines += [head, "|---|---|---|---|---|---|---|"]
     for size, sides in sizes.items():
         for side, row in sides.items():
             if "failed" in row:

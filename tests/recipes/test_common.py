@@ -34,6 +34,20 @@ def recipe(tmp_path):
     return run
 
 
+@pytest.fixture
+def program(tmp_path):
+    """Write a shell script of this name and these lines; returns its folder."""
+
+    def write(name: str, lines: str) -> str:
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        (folder / name).write_text(f"#!/bin/sh\n{lines}\n")
+        (folder / name).chmod(0o755)
+        return str(folder)
+
+    return write
+
+
 def test_steps_are_done_once_and_from_a_step_on_again(recipe, tmp_path):
     steps = "for n in a b c; do step $n bash -c \"echo $n >>'$work/done'\"; done\n"
     done = tmp_path / "-work ü" / "done"
@@ -149,16 +163,13 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     assert said == "made: a\nmade: stopped in step a; the same command goes on there\n"
 
 
-def test_workers_on_a_cpu_share_its_threads(recipe, tmp_path):
+def test_workers_on_a_cpu_share_its_threads(recipe, program, tmp_path):
     """Threads that wait don't spin, and what the user sets stays."""
-    (tmp_path / "bin").mkdir()
-    program = tmp_path / "bin" / "fairseq-train"
-    program.write_text('#!/bin/sh\necho "threads ${OMP_NUM_THREADS-unset} $OMP_WAIT_POLICY"\n')
-    program.chmod(0o755)
+    folder = program("fairseq-train", 'echo "threads ${OMP_NUM_THREADS-unset} $OMP_WAIT_POLICY"')
     steps = 'PATH="$bin:$PATH"\n[[ -n $given ]] || unset OMP_NUM_THREADS\nstep train train --x\n'
     many = ("--", "--distributed-world-size", 64)
     for given, policy, flags in (("", "", ()), ("", "", many), ("7", "active", many)):
-        environment = {"bin": str(tmp_path / "bin"), "given": given, "OMP_NUM_THREADS": given}
+        environment = {"bin": folder, "given": given, "OMP_NUM_THREADS": given}
         environment |= {"OMP_WAIT_POLICY": policy}
         work = tmp_path / f"work{given}{len(flags)}"
         done = recipe(steps, "--work", work, "--cpu", *flags, **environment)
@@ -168,15 +179,12 @@ def test_workers_on_a_cpu_share_its_threads(recipe, tmp_path):
         assert log == f"threads {threads} {policy or 'passive'}\n"
 
 
-def test_a_training_that_is_done_goes_on(recipe, tmp_path):
+def test_a_training_that_is_done_goes_on(recipe, program, tmp_path):
     """--continue N keeps the checkpoints; --from train begins anew beside them."""
-    (tmp_path / "bin").mkdir()
-    program = tmp_path / "bin" / "fairseq-train"
-    program.write_text('#!/bin/sh\necho "$@"; mkdir -p "$5"; echo x >>"$5/seen"\n')
-    program.chmod(0o755)
+    folder = program("fairseq-train", 'echo "$@"; mkdir -p "$5"; echo x >>"$5/seen"')
     steps = 'PATH="$bin:$PATH"\nstep train train --max-update 5\nstep after bash -c "echo x"\n'
     for flags in ((), ("--continue", 9), ("--from", "train")):
-        done = recipe(steps, "--cpu", *flags, bin=str(tmp_path / "bin"))
+        done = recipe(steps, "--cpu", *flags, bin=folder)
         assert done.returncode == 0 and "made: after" in done.stderr, done.stderr
         if flags[:1] == ("--continue",):
             seen = (tmp_path / "-work ü" / "checkpoints" / "seen").read_text()
@@ -209,24 +217,17 @@ def test_published_sums_are_well_formed():
     assert all(len(line.split("  ")[0]) == 64 for line in lines)
 
 
-def test_a_node_trains_and_does_nothing_else(recipe, tmp_path):
+def test_a_node_trains_and_does_nothing_else(recipe, program, tmp_path):
     """Each node runs torchrun with its rank; node 0 does all steps, the others wait for it."""
-    (tmp_path / "bin").mkdir()
-    torchrun = tmp_path / "bin" / "torchrun"
-    torchrun.write_text('#!/bin/sh\necho torchrun "$@"\n')
-    torchrun.chmod(0o755)
+    folder = program("torchrun", 'echo torchrun "$@"')
     steps = 'PATH="$bin:$PATH"\nstep raw echo raw\nstep train train --arch x\n'
     nodes = ("--nodes", 2, "--gpus", 4, "--master", "host:1")
     for rank in (1, 0):
-        done = recipe(steps, *nodes, "--node-rank", rank, bin=str(tmp_path / "bin"))
+        done = recipe(steps, *nodes, "--node-rank", rank, bin=folder)
         assert done.returncode == 0, done.stderr
         logs = tmp_path / "-work ü" / "logs"
-        words = (
-            (logs / f"train{'.node1' if rank else ''}.log")
-            .read_text()
-            .split("torchrun ")[-1]
-            .split()
-        )
+        log = logs / f"train{'.node1' if rank else ''}.log"
+        words = log.read_text().split("torchrun ")[-1].split()
         assert words[words.index("--node-rank") + 1] == str(rank)
         assert words[words.index("--nproc-per-node") + 1] == "4"
         assert ("raw:" in done.stderr or "made: raw" in done.stderr) == (rank == 0)
@@ -255,26 +256,14 @@ def test_one_edited_line_changes_a_step(tmp_path):
 
 NOT_IN_BASH_3 = (
     *(r"\b(declare|local|typeset) -[a-z]*[Anglu]", r"\b(mapfile|readarray|coproc)\b", r"\bwait -n"),
-    *(
-        r"\$\{\w+(\[[^]]*\])?(,|\^|@[A-Za-z]\})",
-        r"&>>",
-        r"\|&",
-        r";;?&",
-        r"\[\[ -v ",
-        r"exec \{\w+\}",
-    ),
-    *(r"printf [^|]*%\(", r"\bglobstar\b", r"\blastpipe\b", r"\$\{[^}]*: -\d"),
+    *(r"\$\{\w+(\[[^]]*\])?(,|\^|@[A-Za-z]\})", r"&>>", r"\|&", r";;?&", r"\[\[ -v "),
+    *(r"exec \{\w+\}", r"printf [^|]*%\(", r"\bglobstar\b", r"\blastpipe\b", r"\$\{[^}]*: -\d"),
 )
 GNU_ONLY = (
     *(r"\bsed (-\w+ )*-(i|r|z)\b", r"\bdate -d", r"\bstat -c", r"\breadlink -f", r"\brealpath\b"),
     *(r"\bgrep (-\w+ )*-\w*P", r"\bxargs (-\w+ )*-(r|d)\b", r"\bsort (-\w+ )*-\w*V", r"\btac\b"),
-    *(
-        r"\bcp -\w*[tu]\b",
-        r"\bhead -n -",
-        r"\btar .*--wildcards",
-        r"\bnproc\b(?!-)",
-        r"\bfind .*-(quit|printf)",
-    ),
+    *(r"\bcp -\w*[tu]\b", r"\bhead -n -", r"\btar .*--wildcards", r"\bnproc\b(?!-)"),
+    r"\bfind .*-(quit|printf)",
 )
 
 

@@ -19,13 +19,8 @@ def train(job: Job, watch: Watch) -> None:
     model = {"tied_embeddings": True, "tied_softmax": True, "encoder": layers, "decoder": layers}
     model |= {"initializer": "xavier_uniform", "embed_initializer": "xavier_uniform"}
     loop = {"optimizer": "adam", "adam_betas": [0.9, 0.98], "learning_rate": 1e-4, "epochs": never}
-    loop |= {
-        "scheduling": "noam",
-        "learning_rate_warmup": 4000,
-        "normalization": "tokens",
-        "label_smoothing": 0.1,
-        "batch_type": "token",
-    }
+    loop |= {"scheduling": "noam", "learning_rate_warmup": 4000, "normalization": "tokens"}
+    loop |= {"label_smoothing": 0.1, "batch_type": "token"}
     loop |= {"batch_size": job["max_tokens"], "validation_freq": never, "print_valid_sents": []}
     text = [Path(path) for path in job["text"]]
     side = {"max_length": 1000, "level": "word", "voc_file": str(work / "vocabulary.txt")}
