@@ -207,6 +207,10 @@ train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its l
   "${command[@]}" | python "$root/recipes/lib/steps.py" progress 2>&3 3>&-
 }
 
+average() { # FLAG N: WORK/averaged.pt of N checkpoints, or of all that a short training has left
+  vaswani average --inputs "$work/checkpoints" "$@" --at-most --output "$work/averaged.pt"
+}
+
 translate() { # FLAG...: the test set by WORK/averaged.pt, into WORK/test.tok, in its order
   to "$work/generate.txt" fairseq-generate "$work/data-bin" --user-dir "$plugin" --task vaswani_translation \
     --path "$work/averaged.pt" --max-tokens 8192 ${cpu:+--cpu} "$@"

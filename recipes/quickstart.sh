@@ -26,7 +26,7 @@ step bpe every tok bpe python "$prep/bpe.py" apply --codes "$work/codes"
 step binarize binarize "$work/bpe"
 step train train --arch "$(or_tiny vaswani_tiny vaswani_debug)" --encoder-layers 2 --decoder-layers 2 \
   --max-tokens 1024 --max-update 1200 --warmup-updates 300 --lr-factor 0.8 --keep-last-epochs 5
-step average vaswani average --inputs "$work/checkpoints" --last 5 --output "$work/averaged.pt"
+step average average --last 5
 step translate translate --remove-bpe
 step score score moses --language de
 step bundle bundle lowercase=false tokenizer=moses normalize_punctuation=false subwords=subword-nmt "codes=$work/codes" beam=4

@@ -66,6 +66,8 @@ def suffixed(first: str, second: str) -> dict[str, float]:
         (INTERVALS | OTHERS, ("--last-updates", 3), 1500),
         (SCORES | OTHERS, ("--best", 2), 2.5),
         (SCORES | OTHERS, ("--best", 4), 5.75),
+        (SCORES | OTHERS, ("--best", 9, "--at-most"), 5.75),
+        (EPOCHS | OTHERS, ("--last", 9, "--at-most"), 6.6),
         (suffixed("checkpoint1", "checkpoint2"), ("--last", 2, *SUFFIX), 2.5),
         (suffixed("checkpoint_1_5", "checkpoint_2_9"), ("--last-updates", 2, *SUFFIX), 2.5),
         (suffixed("checkpoint.best_x_2.0", "checkpoint.best_x_1.0"), ("--best", 2, *SUFFIX), 2.5),
@@ -106,6 +108,8 @@ def test_wrong_inputs(save: Save, tmp_path: Path) -> None:
     assert "is a folder: say which" in error_of("--inputs", path.parent, *to_output)
     assert "given twice" in error_of("--inputs", path, path, *to_output)
     error = error_of("--inputs", path.parent, "--last", 2, *to_output)
+    assert "there are only 0 checkpoints named" in error
+    error = error_of("--inputs", path.parent, "--best", 2, "--at-most", *to_output)
     assert "there are only 0 checkpoints named" in error
     assert "would be lost" in error_of("--inputs", path, other, "--output", path)
     assert load_checkpoint(path)["model"]["w"].item() == 1.0

@@ -61,8 +61,9 @@ def test_a_training_that_was_cut_off_ends_the_same(quickstart, tmp_path):
 
 
 def test_fine_tuning_keeps_the_pieces(tmp_path):
+    """The first model is of a training of a few updates, with fewer states than are averaged."""
     folder = tmp_path / "text"
-    run_recipe("own_text", tmp_path / "first", *own(folder))
+    run_recipe("own_text", tmp_path / "first", *own(folder), "--", "--max-update", 3)
     model = tmp_path / "first" / "model"
     args = ("--train", folder / "train.en", folder / "train.de", "--init-from", model)
     run_recipe("own_text", tmp_path / "second", *args)

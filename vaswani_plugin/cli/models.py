@@ -22,6 +22,7 @@ def average(
     last: Count | None = None,
     last_updates: Count | None = None,
     best: Count | None = None,
+    at_most: bool = False,
     checkpoint_suffix: Annotated[str, "SUFFIX"] = "",
     output: Path,
     format: Format = "text",
@@ -37,6 +38,7 @@ def average(
         last_updates: the N checkpoints with the most updates (checkpoint_3_12000.pt;
             checkpoint_last.pt if it has more).
         best: the N checkpoints with the best validation (checkpoint.best_loss_3.120.pt).
+        at_most: take fewer where there aren't N, as after a short training.
         checkpoint_suffix: --checkpoint-suffix of the training, if it had one.
         output: the averaged checkpoint to write.
 
@@ -50,7 +52,7 @@ def average(
     from vaswani_plugin.inference.checkpoints import save_checkpoint
     from vaswani_plugin.text.outputs import check_outputs
 
-    paths = select(inputs, last, last_updates, best, checkpoint_suffix)
+    paths = select(inputs, last, last_updates, best, checkpoint_suffix, at_most)
     check_outputs("--output", [output], paths)
     if output.is_dir():
         raise UserError(f"--output {output} is a folder; name a file in it")

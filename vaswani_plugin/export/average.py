@@ -100,6 +100,7 @@ def select(
     last_updates: int | None = None,
     best: int | None = None,
     suffix: str = "",
+    at_most: bool = False,
 ) -> list[Path]:
     """The files to average, the newest (or best) last.
 
@@ -109,6 +110,7 @@ def select(
         last_updates: number of checkpoints of the highest updates.
         best: number of the best checkpoints by validation.
         suffix: --checkpoint-suffix of the training.
+        at_most: whether fewer will do, where a short training has left no more.
 
     Raises:
         UserError: arguments and files don't fit; names the flag of `vaswani average`.
@@ -122,12 +124,12 @@ def select(
         if any(path.samefile(other) for other in files[:number]):
             raise UserError(f"--inputs {path}: given twice, which would weigh it double")
     if last is not None:
-        return _newest(files, last, suffix, r"checkpoint(\d+)", "--last", "checkpointN")
+        return _newest(files, last, suffix, at_most, r"checkpoint(\d+)", "--last", "checkpointN")
     if last_updates is not None:
         flag, names = "--last-updates", "checkpoint_EPOCH_UPDATE"
-        return _newest(files, last_updates, suffix, r"checkpoint_\d+_(\d+)", flag, names)
+        return _newest(files, last_updates, suffix, at_most, r"checkpoint_\d+_(\d+)", flag, names)
     if best is not None:
-        return _best(files, best, suffix)
+        return _best(files, best, suffix, at_most)
     folder = next((item for item in inputs if item.is_dir()), None)
     if folder is not None:
         raise UserError(
@@ -143,7 +145,7 @@ def _named(files: list[Path], pattern: str, suffix: str) -> list[tuple[re.Match[
 
 
 def _newest(
-    files: list[Path], count: int, suffix: str, pattern: str, flag: str, names: str
+    files: list[Path], count: int, suffix: str, at_most: bool, pattern: str, flag: str, names: str
 ) -> list[Path]:
     """The `count` files of the highest numbers, in ascending order.
 
@@ -160,7 +162,7 @@ def _newest(
             before = numbered[-1][0]
         if None not in (before, update) and update > before:
             chosen.append(last)
-    if len(chosen) < count:
+    if len(chosen) < (1 if at_most else count):
         of_updates = flag == "--last" and _named(files, r"checkpoint_\d+_\d+", suffix)
         raise UserError(
             f"{flag} {count}: there are only {len(chosen)} checkpoints named {names}{suffix}.pt in "
@@ -171,7 +173,7 @@ def _newest(
     return chosen[-count:]
 
 
-def _best(files: list[Path], count: int, suffix: str) -> list[Path]:
+def _best(files: list[Path], count: int, suffix: str, at_most: bool) -> list[Path]:
     """The `count` best files by the value in their names, the best one last.
 
     The checkpoints' options say whether high values are good.
@@ -182,7 +184,7 @@ def _best(files: list[Path], count: int, suffix: str) -> list[Path]:
         raise UserError(
             f"--best {count}: --inputs has the best by {' and by '.join(metrics)}; name the files"
         )
-    if len(found) < count:
+    if len(found) < (1 if at_most else count):
         raise UserError(
             f"--best {count}: there are only {len(found)} checkpoints named "
             f"checkpoint.best_METRIC_VALUE{suffix}.pt in --inputs; ask for fewer, or train on"
