@@ -19,7 +19,6 @@ from toy_bundle import write_checkpoint, write_data
 
 from tests.conftest import REPO
 from tests.support.commands import vaswani
-from vaswani_plugin.cli.scores import _load_foreign as load_foreign
 from vaswani_plugin.figures.rescoring import Lists, search_weights
 from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
 from vaswani_plugin.inference.forced import load_scorer
@@ -129,7 +128,7 @@ def test_scores_are_log_probabilities_of_the_models(world, names, max_tokens):
     paths = [getattr(world, name) for name in names]
     texts = [[text for text, _ in row] for row in world.lists]
     texts[3][0] = ""  # nothing but its end
-    scorer = load_scorer(paths, world.folder, torch.device("cpu"), load_foreign)
+    scorer = load_scorer(paths, world.folder, torch.device("cpu"))
     lists = Lists(world.moses, world.folder / "source")
     lists.texts = [text for row in texts for text in row]
     assert lists.add("own", scorer, max_tokens) == []

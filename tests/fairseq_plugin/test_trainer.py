@@ -47,16 +47,11 @@ def test_workers_vote_only_where_there_are_several(monkeypatch):
         ({"common.fp16": True}, "--fp16 is for GPUs; on a CPU give --amp or --bf16"),
         ({"common.bf16": True, "common.amp": True}, "--bf16 and --amp: .*; leave out one of them"),
         (
-            {"common.memory_efficient_bf16": True, "optimizer._name": "adam"},
-            "--memory-efficient-bf16: --optimizer adam keeps no float32 copies .*; give --bf16",
-        ),
-        (
-            {"common.memory_efficient_fp16": True, "optimizer._name": "adam"},
-            "--memory-efficient-fp16: --optimizer adam keeps no float32 copies .*; give --fp16",
+            {"common.memory_efficient_bf16": True},
+            "--memory-efficient-bf16 keeps no float32 copies of weights, .*; give --bf16",
         ),
         ({"checkpoint.best_checkpoint_metric": "bleu"}, "metric bleu needs --eval-bleu"),
         ({"common.bf16": True}, None),
-        ({"common.memory_efficient_bf16": True}, None),
         ({"checkpoint.best_checkpoint_metric": "bleu", "task.eval_bleu": True}, None),
     ],
 )

@@ -72,7 +72,7 @@ def test_amp_on_the_cpu_of_a_machine_with_a_gpu(start, tmp_path):
     assert updates_in(tmp_path / "run" / "checkpoint_last.pt") == 14
 
 
-@pytest.mark.parametrize("precision", [(), ("--bf16",), ("--memory-efficient-bf16",)])
+@pytest.mark.parametrize("precision", [(), ("--bf16",)])
 def test_the_skipped_batch_leaves_no_trace(start, tmp_path, precision):
     """The same as a run in which the optimizer did not take that step."""
 

@@ -24,9 +24,7 @@ TRAINING = (
 )
 PRECISIONS = {
     "bf16": ["--bf16"],
-    "memory-efficient bf16": ["--memory-efficient-bf16"],
     "fp16": ["--fp16"],
-    "memory-efficient fp16": ["--memory-efficient-fp16"],
     "amp": ["--amp"],
     "compile": ["--compile"],
     "checkpoint-activations": ["--checkpoint-activations"],
@@ -70,7 +68,7 @@ def test_it_learns_as_in_float32(flags, run_fairseq, toy_data_bin, in_float32, t
     assert found[-1] == pytest.approx(in_float32, rel=tolerance)
 
 
-@pytest.mark.parametrize("flags", [[], ["--bf16"], ["--memory-efficient-bf16"]])
+@pytest.mark.parametrize("flags", [[], ["--bf16"]])
 def test_it_resumes_where_it_was(flags, run_fairseq, toy_data_bin, tmp_path):
     straight, resumed = tmp_path / "straight", tmp_path / "resumed"
     train(run_fairseq, toy_data_bin, straight, 20, *flags)

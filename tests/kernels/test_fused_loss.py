@@ -7,7 +7,6 @@ import torch
 from meta import largest_tensor, launches_only
 
 from vaswani_plugin import matrix_library
-from vaswani_plugin.fairseq_plugin.adam import MixedPrecisionAdam
 from vaswani_plugin.kernels import fused_loss as loss_module
 from vaswani_plugin.kernels.fused_loss import fused_projected_loss
 from vaswani_plugin.modules.loss import label_smoothed_cross_entropy, projected_loss
@@ -283,7 +282,7 @@ def test_a_training_under_float16_autocast_learns_as_in_float32():
     for dtype in (torch.float32, torch.float16):
         features, start, target = make_case(torch.float32)
         weight = torch.nn.Parameter(start.clone())
-        optimizer = MixedPrecisionAdam([weight], lr=0.05)
+        optimizer = torch.optim.AdamW([weight], lr=0.05, weight_decay=0, fused=True)
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, enabled=dtype == torch.float16)
         for _ in range(40):
             with torch.autocast("cpu", dtype=dtype, enabled=dtype == torch.float16):

@@ -15,14 +15,10 @@ from vaswani_plugin.cli.command import (
     finite,
     one_of,
     show,
-    start_fairseq,
 )
 from vaswani_plugin.errors import UserError
 
 if TYPE_CHECKING:
-    import torch
-
-    from vaswani_plugin.inference.forced import LoadedForced
     from vaswani_plugin.text.summaries import Example
 
 NO_SPACES = (
@@ -322,7 +318,7 @@ def rescore(
     dev = rescoring.Lists(*of_dev, bpe_codes) if dev_nbest else None
     device, notes = chosen_device(cpu, threads), []
     for name, paths in systems.items():
-        scorer = load_scorer(paths, data, device, _load_foreign)
+        scorer = load_scorer(paths, data, device)
         for lists in filter(None, (test, dev)):
             notes += lists.add(name, scorer, max_tokens)
     is_searched = dev is not None and not average
@@ -371,11 +367,3 @@ def _read_weights(given: list[str], names: list[str]) -> dict[str, float]:
         except ArgumentTypeError as error:
             raise UserError(f"--weights {text}: must be NAME=NUMBER") from error
     return weights
-
-
-def _load_foreign(path: Path, data: Path, device: "torch.device") -> "LoadedForced":
-    """Load a model that only fairseq builds."""
-    start_fairseq()
-    from vaswani_plugin.fairseq_plugin.generator import load_forced
-
-    return load_forced(path, data, device)

@@ -1,7 +1,6 @@
-"""Adam with the paper's constants (section 5.3) over PyTorch's fused kernel."""
+"""Adam with the paper's constants (section 5.3): PyTorch's fused AdamW as fairseq's optimizer."""
 
 import ast
-import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -10,15 +9,8 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.optim import FairseqOptimizer, register_optimizer
 from omegaconf import II
 from torch import Tensor
-from torch.optim.adamw import adamw
 
-from vaswani_plugin.errors import UserError
-
-HALF = (torch.float16, torch.bfloat16)
-MASTER = "master"
-"""Key of a parameter's float32 copy in the optimizer's state."""
-GIVEN_NOW = ("betas", "eps", "weight_decay")
-"""Settings that a resumed run takes from its own flags; a schedule sets the learning rate."""
+from vaswani_plugin.errors import UserError, value_errors_as_user_errors
 
 
 @dataclass
@@ -37,122 +29,23 @@ class VaswaniAdamConfig(FairseqDataclass):
     lr: list[float] = II("optimization.lr")
 
 
-class MixedPrecisionAdam(torch.optim.Optimizer):
-    """Fused Adam with moments in float32, whatever the type of the parameters.
+class ResumedAdamW(torch.optim.AdamW):
+    """AdamW that goes on with this run's settings; of a checkpoint's only the rate is loaded."""
 
-    Parameters in half precision, as of --memory-efficient-bf16, get a float32 copy in the state,
-    which is updated: a step of 1e-3 is lost in a bfloat16 weight of 1.
-
-    Args:
-        params: parameters or parameter groups.
-        lr: learning rate.
-        betas: decay rates of the two moments.
-        eps: added to the root of the second moment.
-        weight_decay: decoupled from the gradient, times the learning rate.
-    """
-
-    def __init__(
-        self,
-        params,
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.98),
-        eps: float = 1e-9,
-        weight_decay: float = 0.0,
-    ) -> None:
-        super().__init__(
-            params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        )
-
-    @property
-    def supports_memory_efficient_fp16(self) -> bool:
-        """Parameters may be in half precision."""
-        return True
-
-    @property
-    def supports_flat_params(self) -> bool:
-        """One flat tensor may hold all parameters."""
-        return True
-
-    @property
-    def disable_mem_eff_fp16_loading_hack(self) -> bool:
-        """fairseq need not restore saved moments itself: `load_state_dict` keeps float32."""
-        return True
-
-    @torch.no_grad()
     def load_state_dict(self, state_dict: dict) -> None:
-        """Load a state in float32, onto the devices of the parameters; keep the settings.
+        """Load moments, step counts and learning rates.
 
-        PyTorch's own method would cast the moments to the type of the parameters, and leave the
-        step counts on the device that they were saved from. It would also load the saved settings.
-        This method loads the learning rate only. The settings are kept here, not in `VaswaniAdam`,
-        because fairseq's AMPOptimizer calls this method directly.
+        The settings are kept here, not in `VaswaniAdam`, because fairseq's AMPOptimizer calls this
+        method directly. With `fused` among them, PyTorch moves step counts to the parameters.
 
         Args:
             state_dict: the result of `state_dict`.
         """
-        given = [{name: group[name] for name in GIVEN_NOW} for group in self.param_groups]
-        super().load_state_dict(state_dict)
-        for group, settings in zip(self.param_groups, given, strict=True):
-            group.update(settings)
-        saved = [number for group in state_dict["param_groups"] for number in group["params"]]
-        params = [p for group in self.param_groups for p in group["params"]]
-        for number, p in zip(saved, params, strict=True):
-            for name, value in state_dict["state"].get(number, {}).items():
-                self.state[p][name] = _full_precision(value).to(p.device)
-            master = self.state[p].get(MASTER)
-            if master is not None and not (p.dtype in HALF and torch.equal(master.to(p.dtype), p)):
-                del self.state[p][MASTER]  # of other weights, such as those of an average
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Update every parameter that has a gradient; returns what the closure returned."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            self._step_group(group)
-        return loss
-
-    def _step_group(self, group: dict) -> None:
-        params = [p for p in group["params"] if p.grad is not None]
-        if not params:
-            return
-        states = [self._state_of(p) for p in params]
-        masters = [state.get(MASTER, p) for state, p in zip(states, params, strict=True)]
-        adamw(
-            masters,
-            [_full_precision(p.grad) for p in params],
-            [state["exp_avg"] for state in states],
-            [state["exp_avg_sq"] for state in states],
-            [],
-            [state["step"] for state in states],
-            fused=True,
-            amsgrad=False,
-            beta1=group["betas"][0],
-            beta2=group["betas"][1],
-            lr=group["lr"],
-            weight_decay=group["weight_decay"],
-            eps=group["eps"],
-            maximize=False,
-        )
-        for p, master in zip(params, masters, strict=True):
-            if master is not p:
-                p.copy_(master)
-
-    def _state_of(self, p: Tensor) -> dict[str, Tensor]:
-        state = self.state[p]
-        if not state:
-            state["step"] = torch.zeros((), dtype=torch.float32, device=p.device)
-            state["exp_avg"] = torch.zeros_like(_full_precision(p))
-            state["exp_avg_sq"] = torch.zeros_like(_full_precision(p))
-        if p.dtype in HALF and MASTER not in state:
-            state[MASTER] = p.float()
-        return state
-
-
-def _full_precision(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in HALF else x
+        groups = [
+            {**now, "params": saved["params"], "lr": saved["lr"]}
+            for now, saved in zip(self.param_groups, state_dict["param_groups"], strict=True)
+        ]
+        super().load_state_dict({**state_dict, "param_groups": groups})
 
 
 @register_optimizer("vaswani_adam", dataclass=VaswaniAdamConfig)
@@ -165,17 +58,23 @@ class VaswaniAdam(FairseqOptimizer):
 
     def __init__(self, cfg: VaswaniAdamConfig, params) -> None:
         super().__init__(cfg)
-        self._optimizer = MixedPrecisionAdam(params, **self.optimizer_config)
+        with value_errors_as_user_errors():
+            self._optimizer = ResumedAdamW(params, fused=True, **self.optimizer_config)
+
+    @property
+    def supports_flat_params(self) -> bool:
+        """One flat tensor may hold all parameters, as with --fp16."""
+        return True
 
     @property
     def optimizer_config(self) -> dict:
-        """The settings of the flags, as arguments of `MixedPrecisionAdam`."""
+        """The settings of the flags, as arguments of `torch.optim.AdamW`."""
         lr = self.cfg.lr
         return {
             "lr": lr[0] if isinstance(lr, Collection) else lr,
             "betas": _betas(self.cfg.adam_betas),
-            "eps": _at_least_0("adam-eps", self.cfg.adam_eps),
-            "weight_decay": _at_least_0("weight-decay", self.cfg.weight_decay),
+            "eps": self.cfg.adam_eps,
+            "weight_decay": self.cfg.weight_decay,
         }
 
     @torch.no_grad()
@@ -191,10 +90,10 @@ class VaswaniAdam(FairseqOptimizer):
             aggregate_norm_fn: combines the norm with those of other workers, or checks it.
 
         Returns:
-            The norm before scaling, in float32 or better.
+            The norm before scaling.
         """
         grads = [p.grad for p in self.params if p.grad is not None]
-        norm = _total_norm(grads) if grads else next(iter(self.params)).new_zeros(())
+        norm = torch.nn.utils.get_total_norm(grads)
         if aggregate_norm_fn is not None:
             norm = aggregate_norm_fn(norm)
         if max_norm > 0:
@@ -202,25 +101,9 @@ class VaswaniAdam(FairseqOptimizer):
         return norm
 
 
-def _total_norm(grads: list[Tensor]) -> Tensor:
-    full = [grad for grad in grads if grad.dtype not in HALF]
-    norms = [torch.linalg.vector_norm(g, dtype=torch.float32) for g in grads if g.dtype in HALF]
-    if full:
-        norms.append(torch.nn.utils.get_total_norm(full))
-    return torch.linalg.vector_norm(torch.stack(norms))
-
-
 def _betas(text: str) -> tuple[float, float]:
     try:
         beta_1, beta_2 = (float(beta) for beta in ast.literal_eval(str(text)))
     except (ValueError, SyntaxError, TypeError):
         raise UserError(f'--adam-betas {text!r} is no pair of numbers like "(0.9, 0.98)"') from None
-    if not (0 <= beta_1 < 1 and 0 <= beta_2 < 1):
-        raise UserError(f"--adam-betas {text!r}: each beta must be in [0, 1)")
     return beta_1, beta_2
-
-
-def _at_least_0(name: str, value: float) -> float:
-    if not 0 <= value < math.inf:
-        raise UserError(f"--{name} is {value}; it must be a number from 0")
-    return value

@@ -7,16 +7,12 @@ Axes: B sentences, S source length, W beams, R = B W rows, T target length.
 """
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq import checkpoint_utils
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.checkpoints import untrusted
-from vaswani_plugin.inference.forced import LoadedForced
 from vaswani_plugin.model.acceleration import packing
 from vaswani_plugin.search.finished import Hypothesis
 from vaswani_plugin.search.models import Beams, Dictionary, RowBeams, Sources, Start
@@ -156,56 +152,6 @@ class ForeignBeams(RowBeams):
         self.encoder_out = self.model.encoder.reorder_encoder_out(self.encoder_out, rows)
         if self.incremental:
             self.model.decoder.reorder_incremental_state_scripting(self.state, rows)
-
-
-class ForcedFairseqModel:
-    """`inference.forced.ForcedModel` over an encoder-decoder of fairseq.
-
-    Args:
-        model: in evaluation mode.
-        pad: number of the padding symbol of the source.
-    """
-
-    def __init__(self, model: Any, pad: int) -> None:
-        self.model, self.pad = model, pad
-        source, target = (int(min(length, sys.maxsize)) for length in model.max_positions())
-        self.longest = source, target
-
-    def token_log_probabilities(
-        self, sources: Tensor, rows: Tensor, previous: Tensor, target: Tensor
-    ) -> Tensor:
-        """See `ForcedModel`; each source is encoded once."""
-        encoder = self.model.encoder
-        lengths = sources.ne(self.pad).sum(dim=1)
-        encoder_out = encoder.forward_torchscript({"src_tokens": sources, "src_lengths": lengths})
-        encoder_out = encoder.reorder_encoder_out(encoder_out, rows)
-        output = self.model.decoder(previous, encoder_out=encoder_out)
-        log_p = self.model.get_normalized_probs(output, log_probs=True)  # (R, T, V)
-        return log_p.gather(2, target[:, :, None])[:, :, 0]
-
-
-def load_forced(path: Path, data: Path, device: torch.device) -> LoadedForced:
-    """Load an encoder-decoder that fairseq builds, to score given targets.
-
-    Args:
-        path: the checkpoint.
-        data: the folder of its dictionaries.
-        device: where to compute.
-
-    Raises:
-        ValueError: the checkpoint can't be used, or holds another kind of model; names it.
-        OSError: it can't be read.
-    """
-    with untrusted(path):
-        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(path)], arg_overrides={"data": str(data)}
-        )
-    if not hasattr(model, "encoder"):
-        kind = type(model).__name__
-        raise UserError(f"{path}: a {kind} translates nothing; give a translation model")
-    source, target = task.source_dictionary, task.target_dictionary
-    model = ForcedFairseqModel(model.eval().to(device), source.pad())
-    return LoadedForced(model, source, target)
 
 
 def attention_of(extra: object) -> Tensor | None:

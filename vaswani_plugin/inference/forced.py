@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import ForeignModel
 from vaswani_plugin.inference.models import load_with_data, longest_of
 from vaswani_plugin.modules.recurrent import RecurrentEncoderDecoder
 from vaswani_plugin.modules.transformer import EncoderDecoder
@@ -181,8 +180,7 @@ class ForcedScorer:
     def _score_batch(
         self, sources: Sequence[Encoded], targets: Sequence[Sequence[Encoded]], batch: list[Pair]
     ) -> list[list[float]]:
-        # The longest first: fairseq's own LSTM takes no other order.
-        numbers = sorted({sentence for sentence, _ in batch}, key=lambda n: -len(sources[n]))
+        numbers = sorted({sentence for sentence, _ in batch})
         places = {number: place for place, number in enumerate(numbers)}
         rows = torch.tensor([places[sentence] for sentence, _ in batch], device=self.device)
         own = [sources[n] for n in numbers]
@@ -198,31 +196,22 @@ class ForcedScorer:
         return [row[: len(gold)] for row, gold in zip(mean.tolist(), golds, strict=True)]
 
 
-def load_scorer(
-    paths: Sequence[Path],
-    data: Path,
-    device: torch.device,
-    load_foreign: Callable[[Path, Path, torch.device], LoadedForced],
-) -> ForcedScorer:
+def load_scorer(paths: Sequence[Path], data: Path, device: torch.device) -> ForcedScorer:
     """Load a model, or an ensemble of models with the same dictionaries.
 
     Args:
         paths: checkpoints.
         data: the folder of the dictionaries.
         device: where to compute.
-        load_foreign: loads a checkpoint with a model that only fairseq builds, and its data.
 
     Raises:
+        ForeignModel: only fairseq builds a model.
         ValueError: a checkpoint has no encoder-decoder, or was trained with other dictionaries.
         OSError: a file is missing or can't be read.
     """
     found = []
     for path in paths:
-        try:
-            loaded, _ = load_with_data(path, data)
-        except ForeignModel:
-            found.append(load_foreign(path, data, device))
-            continue
+        loaded, _ = load_with_data(path, data)
         model = ForcedEncoderDecoder(loaded.model.to(device), longest_of(loaded.sizes))
         found.append(LoadedForced(model, loaded.source, loaded.target))
     return ForcedScorer([each.model for each in found], *found[-1][1:], device)

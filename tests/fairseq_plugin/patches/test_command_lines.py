@@ -128,7 +128,7 @@ def test_only_the_known_messages_are_silenced():
             warnings.warn("`torch.cuda.amp.GradScaler(args...)` is deprecated", FutureWarning, 1)
 
 
-@pytest.mark.parametrize("flags", [["--bf16"], ["--memory-efficient-bf16"], ["--bf16", "--tpu"]])
+@pytest.mark.parametrize("flags", [["--bf16"], ["--bf16", "--tpu"]])
 def test_bf16_asks_for_no_tpu(flags):
     parser = options.get_training_parser()
     args = options.parse_args_and_arch(parser, ["data", "--arch", "vaswani_debug", *flags])

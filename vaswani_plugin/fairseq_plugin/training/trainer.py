@@ -43,7 +43,7 @@ def refuse_what_cannot_train(cfg: Any) -> None:
     Raises:
         UserError: names the flag and the remedy.
     """
-    common, optimizer = cfg.common, getattr(cfg.optimizer, "_name", None)
+    common = cfg.common
     if common.fp16 and (common.cpu or not torch.cuda.is_available()):
         raise UserError("--fp16 is for GPUs; on a CPU give --amp or --bf16, or leave it out")
     if common.bf16 and common.amp:
@@ -52,11 +52,10 @@ def refuse_what_cannot_train(cfg: Any) -> None:
             " leave out one of them"
         )
     for flag in ("memory_efficient_bf16", "memory_efficient_fp16"):
-        if common[flag] and optimizer != REGISTERED_DEFAULTS["optimizer"]:
-            given = f"--{flag.replace('_', '-')}"
+        if common[flag]:
             raise UserError(
-                f"{given}: --optimizer {optimizer} keeps no float32 copies of weights, and small"
-                f" updates are lost; give --{flag[-4:]}, or --optimizer vaswani_adam"
+                f"--{flag.replace('_', '-')} keeps no float32 copies of weights, and small updates"
+                f" are lost; give --{flag[-4:]}"
             )
     if cfg.checkpoint.best_checkpoint_metric == "bleu" and not getattr(
         cfg.task, "eval_bleu", False
