@@ -148,3 +148,23 @@ def test_bf16_asks_for_no_tpu(flags):
 )
 def test_our_architectures_are_trained_by_our_tasks(flags, task):
     assert training_config(*flags).task._name == task
+
+
+@pytest.mark.parametrize(
+    ("flags", "listed", "absent"),
+    [
+        (("--arch", "vaswani_tiny", "--help"), ("--d-model", "--real-tokens"), "--d-embedding"),
+        (
+            ("DATA", "-h", "-a", "vaswani_lm_tiny"),
+            ("--d-model", "--tokens-per-sample"),
+            "--d-embedding",
+        ),
+        (("--help",), ("--arch",), "--d-model"),
+    ],
+)
+def test_help_lists_the_flags_of_the_named_model_and_its_task(flags, listed, absent, capsys):
+    with pytest.raises(SystemExit) as exit:
+        options.parse_args_and_arch(options.get_training_parser(), list(flags))
+    lines = [line.split() for line in capsys.readouterr().out.split("\n")]
+    flags = {words[0] for words in lines if words and words[0].startswith("--")}
+    assert exit.value.code == 0 and flags >= set(listed) and absent not in flags

@@ -14,6 +14,7 @@ from typing import Any
 import fairseq
 import torch
 from fairseq import options
+from fairseq.models import ARCH_MODEL_REGISTRY
 
 from vaswani_plugin.errors import UserError, message_line, wants_traceback
 from vaswani_plugin.fairseq_plugin.defaults import task_of
@@ -129,6 +130,9 @@ def complete_command_lines() -> None:
     With ``--bf16`` fairseq assumes a TPU, and ends in "'NoneType' object has no attribute
     'xla_device'". CPUs and GPUs have bfloat16, too: now the run stays on its device unless
     torch_xla is installed or ``--tpu`` is given.
+
+    ``--arch vaswani_base --help`` ends before the flags of the model and its task are known; now it
+    lists them.
     """
 
     @patch(options, "parse_args_and_arch")
@@ -144,9 +148,15 @@ def complete_command_lines() -> None:
         if {"--arch", "--restore-file"} <= parser._option_string_actions.keys():
             probe = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
             probe.add_argument("--arch", "-a", default="")
-            task = task_of(probe.parse_known_args(arguments)[0].arch)
+            arch = probe.parse_known_args(arguments)[0].arch
+            task = task_of(arch)
             if task is not None:
                 parser.set_defaults(task=task)
+            asked = [argument for argument in arguments if argument in ("-h", "--help")]
+            if asked and arch in ARCH_MODEL_REGISTRY:
+                rest = [argument for argument in arguments if argument not in asked] + ["DATA"]
+                original(parser, rest, *args, **kwargs | {"parse_known": True})
+                parser.parse_args(asked)
         parsed = original(parser, input_args, *args, **kwargs)
         found = parsed[0] if isinstance(parsed, tuple) else parsed
         has_tpu = "--tpu" in arguments or importlib.util.find_spec("torch_xla") is not None
