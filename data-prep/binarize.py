@@ -19,35 +19,10 @@ from checkout import at_least, parser, run, two_languages
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.binary import binarize, build_dictionary, padded
-from vaswani_plugin.text.dictionary import (
-    SPECIAL_SYMBOLS,
-    Entries,
-    read_dictionary,
-    write_dictionary,
-)
-from vaswani_plugin.text.outputs import count_lines, new_data_folder
+from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS, read_dictionary, write_dictionary
+from vaswani_plugin.text.outputs import new_data_folder
 
 SPLITS = ("train", "valid", "test")
-
-
-def check_lengths(split: str, paths: list[str]) -> int:
-    """Returns the number of lines of both sides of a split.
-
-    Raises:
-        UserError: a side is missing or empty, or the sides differ in length.
-    """
-    for path in paths:
-        if not Path(path).is_file():
-            raise UserError(f"--{split}: {path} does not exist")
-    source, target = map(count_lines, paths)
-    if source != target:
-        raise UserError(
-            f"{paths[0]} and {paths[1]} differ in length ({source} and {target} lines): they must "
-            "correspond line by line"
-        )
-    if not source:
-        raise UserError(f"{paths[0]} and {paths[1]}: both files are empty")
-    return source
 
 
 def main() -> None:
@@ -74,30 +49,33 @@ def main() -> None:
     if args.dictionary and (args.threshold or rows[0]):
         raise UserError("--dictionary: leave out --threshold and --source-rows, which count text")
     files = {split: [f"{getattr(args, split)}.{language}" for language in pair] for split in SPLITS}
-    with new_data_folder(args.output, sum(files.values(), [])) as (folder, _):
-        report = {split: check_lengths(split, paths) for split, paths in files.items()}
+    with new_data_folder(args.output) as (folder, _):
         counting = args.threshold, args.padding_factor, args.workers
-        dictionaries: list[Entries]
         if args.dictionary:
-            entries = read_dictionary(args.dictionary)
-            if not entries:
-                raise UserError(f"{args.dictionary}: the file is empty")
-            dictionaries = [padded(entries, args.padding_factor)]
+            entries = padded(read_dictionary(args.dictionary), args.padding_factor)
+            dictionaries, types = [entries] * 2, ["types"]
         elif rows[0] is None:
-            dictionaries = [build_dictionary(files["train"], *counting)]
+            dictionaries, types = [build_dictionary(files["train"], *counting)] * 2, ["types"]
         else:
             sides = zip(files["train"], rows, strict=True)
             dictionaries = [build_dictionary([t], *counting, most_rows=n) for t, n in sides]
-        is_joint = len(dictionaries) == 1
-        for side, entries in enumerate(dictionaries * 2 if is_joint else dictionaries):
-            symbols, language = [symbol for symbol, _ in entries], pair[side]
-            key = "types" if is_joint else f"types.{language}"
-            report[key] = len(SPECIAL_SYMBOLS) + len(symbols)
+            types = [f"types.{language}" for language in pair]
+        report = []
+        for language, entries in zip(pair, dictionaries, strict=True):
             write_dictionary(entries, folder / f"dict.{language}.txt")
-            for split, paths in files.items():
-                name = f"{split}.{args.pair}.{language}"
-                binarize(paths[side], folder / name, symbols, args.workers)
-    print(", ".join(f"{key} {value}" for key, value in report.items()) + f": {args.output}")
+        for split, paths in files.items():
+            prefixes = [folder / f"{split}.{args.pair}.{language}" for language in pair]
+            sides = zip(paths, prefixes, dictionaries, strict=True)
+            source, target = (binarize(*side, args.workers) for side in sides)
+            if source != target or not source:
+                raise UserError(
+                    f"{paths[0]} has {source} lines, {paths[1]} {target}: they must correspond "
+                    "line by line, and not be empty"
+                )
+            report.append(f"{split} {source}")
+        for name, entries in zip(types, dictionaries, strict=False):
+            report.append(f"{name} {len(SPECIAL_SYMBOLS) + len(entries)}")
+    print(f"{', '.join(report)}: {args.output}")
 
 
 if __name__ == "__main__":

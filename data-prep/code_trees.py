@@ -15,8 +15,7 @@ created only when it is complete.
 """
 
 import os
-import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -31,27 +30,11 @@ from vaswani_plugin.text.outputs import new_data_folder, write_atomically
 from vaswani_plugin.text.parallel import process_file
 from vaswani_plugin.text.settings import SETTINGS, SYMBOLS, TREE_CODINGS, WORDS, TreeSettings
 
-SIDES = (WORDS, SYMBOLS)
-
 
 def line_encoder(coding: str, codes: str | None) -> Callable[[str], str]:
     """Returns the function from words joined by blanks to units."""
     encode = make_word_coding(coding, codes)
     return lambda line: encode(line.split(" "))
-
-
-def write_units(
-    splits: Iterable[str], settings: TreeSettings, folder: Path, operations: int, workers: int
-) -> None:
-    """Learns the codes from train and writes SPLIT.words for each SPLIT.raw."""
-    codes = None
-    if settings.codes:
-        codes = str(folder / CODES)
-        learn_codes([str(folder / "train.raw")], operations, 2, folder, workers)
-    factory = partial(line_encoder, settings.coding, codes)
-    for split in splits:
-        source, target = (str(folder / f"{split}.{end}") for end in ("raw", WORDS))
-        process_file(factory, source, target, workers)
 
 
 def code_trees(
@@ -62,7 +45,7 @@ def code_trees(
     threshold: int,
     workers: int,
 ) -> list[str]:
-    """Writes the data folder into a temporary folder and moves it into place.
+    """Writes the data folder; returns lines for people.
 
     Args:
         splits: by split, its files; the dictionaries are made from `train` and `train1`.
@@ -72,36 +55,33 @@ def code_trees(
         threshold: rarer words become <unk>; not used with BPE.
         workers: number of processes.
 
-    Returns:
-        Lines for people.
-
     Raises:
         UserError: a tree is bad, there is no tree, or `output` holds other files.
         OSError: a file can't be read or written.
     """
-    inputs = (path for files in splits.values() for path in files)
     report = []
-    with new_data_folder(output, inputs) as (folder, parts):
+    with new_data_folder(output) as (folder, parts):
         for split, files in splits.items():
             sides = (parts / f"{split}.{side}" for side in ("raw", SYMBOLS))
             write_sequences(files, *sides, settings.keep_tags, settings.label_closings)
-        write_units(splits, settings, parts, operations, workers)
-        train = [split for split in splits if split.startswith("train")]
-        for side in SIDES:
-            text = [str(parts / f"{split}.{side}") for split in train]
-            is_bpe = side == WORDS and settings.codes is not None
-            also = bpe_units(str(parts / CODES)) if is_bpe else ()
-            least = threshold if side == WORDS else 0
-            entries = build_dictionary(text, least, 1, workers, also)
+        codes = str(folder / CODES) if settings.codes else None
+        if codes:
+            learn_codes([str(parts / "train.raw")], operations, 2, codes, workers)
+        encode = partial(line_encoder, settings.coding, codes)
+        for split in splits:
+            process_file(encode, f"{parts}/{split}.raw", f"{parts}/{split}.{WORDS}", workers)
+        for side, also, least in (
+            (WORDS, bpe_units(codes) if codes else (), threshold),
+            (SYMBOLS, (), 0),
+        ):
+            train = [f"{parts}/{split}.{side}" for split in splits if split.startswith("train")]
+            entries = build_dictionary(train, least, 1, workers, also)
             write_dictionary(entries, folder / dictionary_name(side))
-            symbols = [symbol for symbol, _ in entries]
             for split in splits:
                 prefix = folder / f"{split}.{WORDS}-{SYMBOLS}.{side}"
-                lines = binarize(str(parts / f"{split}.{side}"), prefix, symbols, workers)
+                lines = binarize(f"{parts}/{split}.{side}", prefix, entries, workers)
                 report.append(f"{split}.{side}: {lines:,} lines")
             report.append(f"dict.{side}.txt: {len(entries):,} entries")
-        if settings.codes:
-            shutil.copyfile(parts / CODES, folder / CODES)
         with write_atomically(folder / SETTINGS) as write:
             write(settings.to_json())
     return [*report, str(output)]

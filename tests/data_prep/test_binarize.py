@@ -128,12 +128,12 @@ def test_files_are_those_of_fairseq(strange, ours, tmp_path, monkeypatch, theirs
         ({}, "--source-rows 9 --target-rows 4", "--target-rows 4: must be at least 5"),
         ({}, "--dictionary x --threshold 2", "--dictionary: leave out --threshold"),
         ({"dict": b"a 1\na 2\n"}, "--dictionary dict", "dict:2: 'a' is in the dictionary already"),
-        ({"valid.de": None}, "", "--valid: valid.de does not exist"),
-        ({"test.en": b"a\nb\n"}, "", "test.en and test.de differ in length"),
-        ({"valid.en": b"", "valid.de": b""}, "", "both files are empty"),
+        ({"valid.de": None}, "", "valid.de: No such file"),
+        ({"test.en": b"a\nb\n"}, "", "test.en has 2 lines, test.de 1"),
+        ({"valid.en": b"", "valid.de": b""}, "", "not be empty"),
         ({"train.en": b""}, "--pair en", "--pair en: two different languages"),
-        ({"out/model.pt": b"", "out/dict.en.txt": b""}, "", "--output out: it holds model.pt"),
-        ({"out/text": b""}, "", "--output out: it exists"),
+        ({"out/model.pt": b"", "out/dict.en.txt": b""}, "", "out: it holds model.pt"),
+        ({"out/text": b""}, "", "out: it holds text"),
     ],
 )
 def test_mistakes_write_nothing(text, files, flags, part):
@@ -149,7 +149,7 @@ def test_mistakes_write_nothing(text, files, flags, part):
 
 def test_sizes_are_read_back_or_the_index_is_refused(tmp_path):
     (tmp_path / "text").write_text("a b c\n\nd e\n")
-    assert binary.binarize(str(tmp_path / "text"), tmp_path / "x", ["a", "b", "c", "d"], 1) == 3
+    assert binary.binarize(str(tmp_path / "text"), tmp_path / "x", [(s, 1) for s in "abcd"], 1) == 3
     assert binary.read_sizes(tmp_path / "x").tolist() == [4, 1, 3]
     whole = (tmp_path / "x.idx").read_bytes()
     rng = random.Random(1)

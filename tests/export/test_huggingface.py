@@ -6,7 +6,7 @@ import shutil
 import pytest
 import torch
 import yaml
-from bundle import make_bundle, parse_settings
+from bundle import make_bundle, make_settings
 from toy_bundle import SENTENCES, write_checkpoint, write_toy_bundle
 
 from vaswani_plugin.cli.__main__ import main
@@ -68,7 +68,7 @@ def write_bundle(folder, share="all", flags=()):
     torch.save(state, path)
     raw = ["lowercase=false", "normalize_punctuation=false", "tokenizer=none"]
     pairs = [*raw, "subwords=sentencepiece", f"codes={folder / 'pieces'}", "beam=4"]
-    make_bundle(path, folder, parse_settings(pairs, "en", "de"), folder / "model")
+    make_bundle(path, folder, make_settings("en-de", pairs, folder), folder / "model")
     return folder / "model"
 
 

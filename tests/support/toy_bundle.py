@@ -7,7 +7,7 @@ peaked logits and no shared embeddings, so that its outputs differ from line to 
 from pathlib import Path
 
 import torch
-from bundle import make_bundle, parse_settings
+from bundle import make_bundle, make_settings
 from fairseq import checkpoint_utils, tasks
 from fairseq_flags import training_config
 from omegaconf import OmegaConf, open_dict
@@ -87,7 +87,7 @@ def write_toy_bundle(folder: Path, **checkpoint) -> Path:
     codes = write_data(folder)
     write_checkpoint(folder, folder / "averaged.pt", **checkpoint)
     pairs = [*SETTINGS, "subwords=subword-nmt", f"codes={codes}", "beam=2"]
-    settings = parse_settings(pairs, "en", "de")
+    settings = make_settings("en-de", pairs, folder)
     make_bundle(folder / "averaged.pt", folder, settings, folder / "model")
     return folder / "model"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 import toy_text
-from bundle import make_bundle, parse_changes
+from bundle import make_bundle, make_settings
 from code_trees import code_trees
 from fairseq import tasks
 from fairseq_flags import training_config
@@ -47,6 +47,6 @@ def write_parser_bundle(
         "last_optimizer_state": None,
     }
     torch.save(state, folder / "averaged.pt")
-    changes = parse_changes(["beam=3"], folder / "bin")
+    changes = make_settings(None, ["beam=3"], folder / "bin")
     make_bundle(folder / "averaged.pt", folder / "bin", changes, folder / "model")
     return folder / "model"

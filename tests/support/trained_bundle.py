@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from bundle import make_bundle, parse_settings
+from bundle import make_bundle, make_settings
 
 from tests.conftest import PLUGIN, binarize, run_module, write_toy_corpus
 
@@ -36,7 +36,7 @@ class TrainedBundle:
         write_toy_corpus(self.text)
         binarize(self.text, self.data)
         self._run("train", self.data, *TRAINING, "--save-dir", work / "saved")
-        settings = parse_settings(SETTINGS, "src", "tgt")
+        settings = make_settings("src-tgt", SETTINGS, self.data)
         make_bundle(work / "saved" / "checkpoint_last.pt", self.data, settings, self.folder)
 
     def lines(self, name: str) -> list[str]:

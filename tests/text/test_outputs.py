@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.text import outputs
 from vaswani_plugin.text.lines import read_json
 
@@ -125,26 +126,22 @@ def test_the_bar_is_hidden_unless_it_is_seen_undisturbed(monkeypatch, tmp_path):
 
 def test_only_binarized_data_is_replaced(tmp_path):
     output = tmp_path / "data-bin"
-    with outputs.new_data_folder(output, []) as (folder, _):
+    with outputs.new_data_folder(output) as (folder, _):
         (folder / "dict.txt").write_text("a 1\n")
-    with pytest.raises(RuntimeError), outputs.new_data_folder(output, []) as (folder, _):
+    with pytest.raises(RuntimeError), outputs.new_data_folder(output) as (folder, _):
         raise RuntimeError
     assert [path.name for path in tmp_path.iterdir()] == ["data-bin"]
-    for held in ("model.pt", "model.bin", "x.safetensors"):
+    for held in ("model.pt", "model.bin", "x.safetensors", "notes.txt", "train.en"):
         (output / held).write_text("")
-        with pytest.raises(ValueError, match=f"holds {held}"):
-            with outputs.new_data_folder(output, []):
-                pass
-        (output / held).unlink()
-    with pytest.raises(ValueError, match="holds dict.txt"):
-        with outputs.new_data_folder(output, [output / "dict.txt"]):
+        with pytest.raises(UserError, match=f"holds {held}"), outputs.new_data_folder(output):
             pass
+        (output / held).unlink()
     link = tmp_path / "link"
     link.symlink_to(output)
-    with outputs.new_data_folder(link, []) as (folder, _):
+    with outputs.new_data_folder(link) as (folder, _):
         (folder / "dict.en.txt").write_text("a 1\n")
-    assert link.is_symlink() and [path.name for path in output.iterdir()] == ["dict.en.txt"]
-    (output / "dict.en.txt").rename(output / "notes.txt")
-    with pytest.raises(ValueError, match="it exists; only"):
-        with outputs.new_data_folder(output, []):
-            pass
+        (folder / "train1.en-de.en.bin").write_text("")
+    assert link.is_symlink() and len(list(output.iterdir())) == 2
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="holds file"), outputs.new_data_folder(tmp_path / "file"):
+        pass

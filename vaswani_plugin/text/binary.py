@@ -98,11 +98,7 @@ def type_code(rows: int) -> str:
 
 
 def make_numberer(symbols: list[str]) -> Callable[[Block], tuple[bytes, bytes]]:
-    """Returns a function from a block to its part of the .bin file and its lines' sizes (int32).
-
-    Args:
-        symbols: of the dictionary, without the special ones.
-    """
+    """Returns a function from a block to its part of the .bin file and its lines' sizes (int32)."""
     numbers = _Numbers((symbol, n) for n, symbol in enumerate((*SPECIAL_SYMBOLS, *symbols)))
     number_of = numbers.__getitem__
     code = type_code(len(numbers))
@@ -180,18 +176,13 @@ def build_dictionary(
     return padded(list(entries.items()), padding_factor)
 
 
-def binarize(source: str, prefix: Path, symbols: list[str], workers: int) -> int:
-    """Writes PREFIX.bin and PREFIX.idx; returns the number of lines.
-
-    Args:
-        source: the text, plain or `.gz`.
-        prefix: path without `.bin` or `.idx`.
-        symbols: of the dictionary, without the special ones.
-        workers: number of processes.
+def binarize(source: str, prefix: Path, entries: Entries, workers: int) -> int:
+    """Writes PREFIX.bin and PREFIX.idx by a dictionary; returns the number of lines.
 
     Raises:
         UserError: the file can't be read as text.
     """
+    symbols = [symbol for symbol, _ in entries]
     assert sys.byteorder == "little", "fairseq's format is little-endian"
     code = type_code(len(SPECIAL_SYMBOLS) + len(symbols))
     sizes: list[bytes] = []

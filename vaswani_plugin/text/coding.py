@@ -18,6 +18,7 @@ so that no unit of text equals a special symbol of the dictionary or looks like 
 import re
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 CODES = "codes"
 """Name of the file with BPE's table of merges, in a data folder and a bundle."""
@@ -98,22 +99,14 @@ def join_bpe(line: str) -> str:
     return (line + " ").replace("@@ ", "").rstrip(" ")
 
 
-def letters_encoder() -> LineFunction:
-    """Returns the function from a raw line to the text from which BPE is learned."""
+def _letters_encoder() -> LineFunction:
     return to_letters
 
 
 def learn_codes(
-    files: list[str], operations: int, min_frequency: int, folder: Path, workers: int
+    files: list[str], operations: int, min_frequency: int, output: str, workers: int
 ) -> None:
-    """Learns BPE from all raw files together; writes FOLDER/codes.
-
-    Args:
-        files: raw text, plain or `.gz`.
-        operations: merge operations to learn, at most.
-        min_frequency: stop at a pair that is rarer than this.
-        folder: for the codes and intermediate files, which stay.
-        workers: number of processes.
+    """Learns BPE from all raw files (plain or `.gz`) together; arguments as of `bpe.learn`.
 
     Raises:
         UserError: a file has nothing to learn from.
@@ -123,10 +116,11 @@ def learn_codes(
     from vaswani_plugin.text.bpe import learn
     from vaswani_plugin.text.parallel import process_file
 
-    letters = [str(folder / f"letters.{number}") for number in range(len(files))]
-    for source, target in zip(files, letters, strict=True):
-        process_file(letters_encoder, source, target, workers)
-    learn(letters, operations, min_frequency, str(folder / CODES), workers)
+    with TemporaryDirectory(dir=Path(output).parent) as folder:
+        letters = [f"{folder}/{number}" for number in range(len(files))]
+        for source, target in zip(files, letters, strict=True):
+            process_file(_letters_encoder, source, target, workers)
+        learn(letters, operations, min_frequency, output, workers)
 
 
 def bpe_units(codes: str) -> list[str]:

@@ -22,8 +22,8 @@ from vaswani_plugin.text.lines import GZIP_ERRORS, open_binary
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-MODEL_FILES = ("*.pt", "*.safetensors", "*.onnx", "model.bin")
-"""Files with a model, in a folder that must not be replaced by binarized data."""
+DATA_FILES = ("dict*.txt", "[tv]*.bin", "[tv]*.idx", "codes", "preprocessing.json", "*.log")
+"""The files of a folder of binarized data: of train, train1, valid and test."""
 
 
 def check_outputs(
@@ -217,31 +217,24 @@ def count_lines(path: str) -> int:
 
 
 @contextmanager
-def new_data_folder(output: Path, inputs: Iterable[str | Path]) -> Iterator[tuple[Path, Path]]:
+def new_data_folder(output: Path) -> Iterator[tuple[Path, Path]]:
     """Makes a folder that takes the place of `output` once it is complete, and not after an error.
-
-    Args:
-        output: the folder; it may be missing. A link keeps its target.
-        inputs: the files and folders that are read.
 
     Yields:
         The new folder, and one for intermediate files; both are empty.
 
     Raises:
-        UserError: `output` is a file, or holds something other than binarized data, a model, a
-            folder or an input.
+        UserError: `output` is a file, or a folder that holds something else than such data.
         OSError: a folder can't be made or replaced.
     """
-    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
-        inside = [p for p in inputs if Path(p).resolve().is_relative_to(output.resolve())]
-        others = [p for p in output.glob("*") if p.is_dir() or any(map(p.match, MODEL_FILES))]
-        if not any(output.glob("dict*.txt")) or inside or others:
-            what = f"holds {Path([*inside, *others][0]).name}" if inside or others else "exists"
-            raise UserError(
-                f"--output {output}: it {what}; only a folder of nothing but binarized data is "
-                "replaced: give a new folder"
-            )
     output = Path(os.path.realpath(output))
+    inside = list(output.iterdir()) if output.is_dir() else [output] if output.exists() else []
+    for path in inside:
+        if path.is_dir() or not any(map(path.match, DATA_FILES)):
+            raise UserError(
+                f"--output {output}: it holds {path.name}; only a folder of nothing but binarized "
+                "data is replaced: give a new folder"
+            )
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as parent:
         folder, parts = Path(parent, "data-bin"), Path(parent, "parts")
