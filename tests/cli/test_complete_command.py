@@ -19,8 +19,6 @@ from toy_language_model import (
 )
 
 from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.inference import language_model
-from vaswani_plugin.inference.completion import Completion
 from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.text import bpe
 from vaswani_plugin.text.coding import bpe_units, encode_characters, to_letters
@@ -153,57 +151,6 @@ def test_going_on_after_the_end_of_a_line(words, completed):
     assert completion["tokens"].count("</s>") == completion["text"].count("\n") > 0
     stopped = completed(words, *flags, "ba")[1]
     assert stopped.count("\n") == 1
-
-
-class Terminal(io.StringIO):
-    """A terminal that keeps what each write brought."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.writes: list[str] = []
-
-    def isatty(self) -> bool:
-        return True
-
-    def write(self, text: str) -> int:
-        self.writes.append(text)
-        return super().write(text)
-
-
-@pytest.mark.parametrize("sampling", [(), ("--sampling", "--seed", "5")], ids=["greedy", "sampled"])
-@pytest.mark.parametrize("stop", ["end", "never"])
-def test_a_terminal_sees_each_token_as_it_comes(
-    characters, subwords, completed, monkeypatch, sampling, stop
-):
-    for model in (characters, subwords):
-        flags = (*sampling, "--max-new-tokens", "12", "--stop", stop, "the “", "")
-        expected = completed(model, *flags)[1]
-        terminal = Terminal()
-        monkeypatch.setattr(sys, "stdout", terminal)
-        assert completed(model, *flags)[0] == 0
-        monkeypatch.undo()
-        assert terminal.getvalue() == expected
-        if model == characters:
-            assert len(list(filter(None, terminal.writes))) > 8
-            assert max(map(len, terminal.writes)) == len("the “")
-
-
-def test_half_a_character_is_not_shown(subwords, monkeypatch):
-    """Its bytes are units of their own; a terminal can't take back U+FFFD."""
-    model = LanguageModel.from_pretrained(subwords)
-    units = [f"{unit}@@" for unit in to_letters("ж–ж")[:-1]] + [to_letters("ж–ж")[-1]]
-    tokens = list(map(model.dictionary.index, units))
-    assert model.dictionary.unk() not in tokens and len(tokens) == 7
-
-    def complete(*args, watch, **options):
-        for length in range(len(tokens) + 1):
-            watch(torch.tensor([[tokens[:length]]]))
-        return [[Completion(tokens, [], 0.0, False)]]
-
-    monkeypatch.setattr(language_model, "complete", complete)
-    writes: list[str] = []
-    model.write("the", writes.append, max_new_tokens=9)
-    assert writes == [" ", "ж", "–", "ж"]
 
 
 @pytest.mark.parametrize(

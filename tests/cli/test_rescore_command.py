@@ -21,7 +21,7 @@ from tests.conftest import REPO
 from tests.support.commands import vaswani
 from vaswani_plugin.figures.rescoring import Lists, search_weights
 from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
-from vaswani_plugin.inference.forced import load_scorer
+from vaswani_plugin.inference.search_engine import load_scorer
 
 LSTM = ("--arch", "vaswani_seq2seq_lstm_tiny", "--d-model", "16")
 SENTENCES = 14

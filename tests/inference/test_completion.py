@@ -3,6 +3,7 @@
 import itertools
 import math
 from functools import cache
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -56,7 +57,22 @@ class Reread(TextModel):
 
 def complete(model, dictionary, *arguments, **options):
     searched = model if isinstance(model, TextModel) else text_model(model)
-    return completing.complete(searched, dictionary, *arguments, **options)
+    found = completing.complete(searched, dictionary, *arguments, **options)
+    return [[Found.of(one, dictionary) for one in continuations] for continuations in found]
+
+
+class Found(NamedTuple):
+    """A continuation, its tokens as numbers."""
+
+    tokens: list[int]
+    log_probabilities: list[float]
+    score: float
+    ended: bool
+
+    @classmethod
+    def of(cls, one, dictionary):
+        tokens = [*map(dictionary.index, one.tokens)]
+        return cls(tokens, list(one.token_scores), one.score, one.ended)
 
 
 @torch.no_grad()

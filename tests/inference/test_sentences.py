@@ -3,9 +3,7 @@
 import json
 import multiprocessing
 import os
-import pickle
 import threading
-from pathlib import Path
 
 import pytest
 from toy_bundle import SENTENCES, write_toy_bundle
@@ -135,15 +133,3 @@ def test_a_fork_while_another_thread_encodes_hangs_nothing(translator):
     hangs = child.is_alive()
     child.kill()
     assert not hangs and answers.get() == translator.count_tokens("the cat")
-
-
-def test_a_pickled_translator_loads_its_files_again(folder, monkeypatch):
-    monkeypatch.chdir(folder.parent)
-    translator = Translator.from_pretrained(Path(folder.name), threads=1)
-    pickled = pickle.dumps(translator)
-    made = Translator(translator.pipeline, translator.engine)
-    monkeypatch.chdir("/")
-    again = pickle.loads(pickled)
-    assert again.translate(SHORT, nbest=2) == translator.translate(SHORT, nbest=2)
-    with pytest.raises(TypeError, match="call from_pretrained there"):
-        pickle.dumps(made)

@@ -137,19 +137,6 @@ def test_a_stream_gives_what_it_has_before_it_fails(translator):
         next(found)
 
 
-def test_a_prefix_begins_the_translation(translator):
-    free = translator.translate("the cat and the bird")
-    prefix = "the old farmer"
-    wanted = translator.pipeline.encode(prefix).split()
-    assert list(free.tokens[: len(wanted)]) != wanted
-    forced = translator.translate("the cat and the bird", prefix=prefix)
-    assert list(forced.tokens[: len(wanted)]) == wanted
-    each = translator.translate(["a bird", "the cat", "the sea"], prefix=["the", "", "the old"])
-    plain = translator.translate("the cat")
-    assert each[0].tokens[0] == "the" and each[1].tokens == plain.tokens
-    assert each[2].tokens[:2] == tuple(translator.pipeline.encode("the old").split()[:2])
-
-
 def test_samples_repeat_with_a_seed(translator):
     def sample(**options):
         found = translator.translate(["a bird", "the cat"], sampling=True, nbest=3, **options)
@@ -173,24 +160,12 @@ def test_samples_of_batches_buffers_and_seeds_are_independent(translator):
     assert first == outputs(translator.stream(texts, buffer=1, seed=5, **options))
 
 
-def test_a_prefix_may_repeat_words(translator):
-    word = translator.pipeline.encode("the").split()
-    for more in ({}, {"sampling": True, "seed": 3}):
-        options = {"prefix": "the the", "no_repeat_ngram": 1, **more}
-        found = translator.translate("a bird", **options)
-        assert list(found.tokens[: 2 * len(word)]) == 2 * word
-        assert len(set(found.tokens)) == len(found.tokens) - len(word)
-
-
 @pytest.mark.parametrize(
     ("options", "part"),
     [
         ({"nbest": 3}, "a beam of 2 finds no more than 2"),
         ({"beam": 10**6}, "dictionary has"),
-        ({"beams": 3}, "beams: no option of that name"),
-        ({"prefix": ["a", "b"]}, "2 prefixes of 1 texts"),
-        ({"prefix": "the cat " * 100}, "shorten the prefix"),
-        ({"min_length": 1000}, "min-len 1000 exceeds"),
+        ({"long": "drop"}, "long is 'drop'; it must be error or split or truncate"),
     ],
 )
 def test_bad_options_are_named(translator, options, part):
@@ -198,19 +173,8 @@ def test_bad_options_are_named(translator, options, part):
         translator.translate("a bird", **options)
 
 
-def test_options_of_a_stream(translator):
-    with pytest.raises(UserError, match="--buffer 0: must be at least 1"):
-        translator.stream(["a bird"], buffer=0)
-    with pytest.raises(UserError, match="a stream takes one for all"):
-        translator.stream(["a bird"] * 4, buffer=2, prefix=["the", "a"])
-    found = translator.stream(["a bird", "the cat"], buffer=1, prefix="the")
-    assert [translation.tokens[0] for translation in found] == ["the", "the"]
-
-
 def test_progress_goes_to_stderr_where_it_is_asked_for(translator, capsys):
     translator.translate(["a bird", "the cat"], progress=True)
     assert "2/2" in capsys.readouterr().err
-    list(translator.stream(["a bird", "the cat"], progress=True))
-    assert "2 sentences" in capsys.readouterr().err
     translator.translate(["a bird", "the cat"])
     assert capsys.readouterr() == ("", "")

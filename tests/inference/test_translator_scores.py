@@ -29,7 +29,7 @@ PAIRS = [
     ("It rained; the cat slept.", "Over the green hills, small clouds"),
 ]
 OURS = ("serving", "figures", "export", "fairseq_plugin", "modules.recurrent", "search.text_models")
-OURS += ("search.well_formed", "inference.forced", "inference.completion", "text.trees")
+OURS += ("search.well_formed", "inference.completion", "text.trees")
 UNUSED = {
     "fairseq",
     "ctranslate2",

@@ -231,29 +231,14 @@ def complete(
     device = chosen_device(cpu, threads)
     loaded = LanguageModel.from_pretrained(model, data=data_bin, device=device)
     texts = prompts or LocatedLines(["-"])
-    if max(beam, samples) == 1 and format == "text" and sys.stdout.isatty():
-        for number, prompt in enumerate(texts, start=1):
-            _write(prompt)
-            completed = loaded.write(prompt, _write, number=number, **options)
-            _write("\n")
-            _warn(completed)
-        return
     buffer = buffer_size(None, prompts or ["-"], 64)
     found = loaded.stream(texts, buffer=buffer, **options)
     for number, completed in enumerate(found, start=1):
-        _warn(completed)
+        for warning in completed.warnings:
+            print(message_line(f"vaswani complete: {warning}"), file=sys.stderr)
         lines = [completed.prompt + one.text for one in completed.continuations]
         lines = [_completion_as_json(number, completed)] if format == "json" else lines
-        _write("".join(f"{line}\n" for line in lines))
-
-
-def _write(text: str) -> None:
-    print(text, end="", flush=True)
-
-
-def _warn(completed: "CompletedPrompt") -> None:
-    for warning in completed.warnings:
-        print(message_line(f"vaswani complete: {warning}"), file=sys.stderr)
+        print("\n".join(lines), flush=True)
 
 
 def _completion_as_json(number: int, completed: "CompletedPrompt") -> str:

@@ -312,7 +312,7 @@ def rescore(
     if fixed and dev_nbest:
         raise UserError("--weights fixes what --dev-nbest would search for: leave one out")
     from vaswani_plugin.figures import rescoring  # importing torch takes a second
-    from vaswani_plugin.inference.forced import load_scorer
+    from vaswani_plugin.inference.search_engine import load_scorer
 
     test = rescoring.Lists(nbest, source, reference, bpe_codes)
     dev = rescoring.Lists(*of_dev, bpe_codes) if dev_nbest else None

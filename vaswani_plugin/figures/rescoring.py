@@ -23,7 +23,8 @@ from tabulate import tabulate
 from tqdm import tqdm
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.forced import ForcedScorer
+from vaswani_plugin.inference.search_engine import SearchEngine
+from vaswani_plugin.inference.texts import batches_by_length
 from vaswani_plugin.metrics.segments import first_gap
 from vaswani_plugin.text.coding import join_bpe, plain_units
 from vaswani_plugin.text.lines import read_text
@@ -97,7 +98,7 @@ class Lists:
             )
         return lines
 
-    def add(self, name: str, scorer: ForcedScorer, max_tokens: int) -> list[str]:
+    def add(self, name: str, scorer: SearchEngine, max_tokens: int) -> list[str]:
         """Add log P of every hypothesis under a model as a feature; a terminal shows a bar.
 
         Args:
@@ -112,19 +113,30 @@ class Lists:
             ValueError: a sentence is empty or too long for the model.
         """
         title = f"{name}, {self.path}"
-        sources = [
-            scorer.encode(line.split(), 0, f"{title}: source {i}")
-            for i, line in enumerate(self.sources)
-        ]
-        targets, texts = [], iter(self.texts)
-        for i, row in enumerate(self.lists):
+        sources, targets = ([text.split() for text in own] for own in (self.sources, self.texts))
+        lists = [i for i, row in enumerate(self.lists) for _ in row]  # of each target
+        for i, source in enumerate(sources):
+            if not source:
+                raise UserError(f"{title}: source {i} is empty")
+            _require_fits(source, scorer.longest_source, f"{title}: source {i}")
+        for i, target in zip(lists, targets, strict=True):
             place = f"{title}: hypothesis of sentence {i}"
-            targets.append([scorer.encode(next(texts).split(), 1, place) for _ in row])
-        with tqdm(total=len(self.texts), desc=title, unit=" hyp", disable=None) as bar:
-            found = scorer.score(sources, targets, max_tokens, bar.update)
-        self.features[name] = np.array([sum(tokens) for row in found for tokens in row])
-        unknown = sum(row.count(scorer.source.unk()) for row in sources)
-        strange = sum(tokens.count(scorer.target.unk()) for row in targets for tokens in row)
+            _require_fits(target, scorer.longest_target, place)
+        # By the length of the sources; the targets of a source are neighbours.
+        sizes = [
+            (len(sources[i]), i, len(target)) for i, target in zip(lists, targets, strict=True)
+        ]
+        order = sorted(range(len(targets)), key=sizes.__getitem__)
+        scores = self.features[name] = np.zeros(len(targets))
+        with tqdm(total=len(targets), desc=title, unit=" hyp", disable=None) as bar:
+            for batch in batches_by_length([len(x) + 1 for x in targets], max_tokens, order):
+                pairs = [sources[lists[n]] for n in batch], [targets[n] for n in batch]
+                scores[batch] = [sum(row) for row in scorer.score(*pairs)]
+                bar.update(len(batch))
+        unknown, strange = (
+            sum(side.index(token) == side.unk() for row in rows for token in row)
+            for side, rows in ((scorer.source, sources), (scorer.target, targets))
+        )
         if not (unknown or strange):
             return []
         return [
@@ -321,3 +333,11 @@ def read_nbest(path: Path) -> list[list[Entry]]:
             "missing; ids count from 0)"
         )
     return [found[i] for i in range(count)]
+
+
+def _require_fits(tokens: Sequence[str], longest: int, name: str) -> None:
+    if len(tokens) > longest:
+        raise UserError(
+            f"{name} has {len(tokens) + 1} tokens with its end, and the model takes "
+            f"{longest + 1}: leave the sentence out, or divide it"
+        )

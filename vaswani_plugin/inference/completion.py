@@ -3,15 +3,14 @@
 Axes: B prompts, W beams, T new tokens.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.options import CompletionOptions
 from vaswani_plugin.search.constraints import Constraint, Step
 from vaswani_plugin.search.models import padded
 from vaswani_plugin.search.options import SearchOptions
@@ -23,27 +22,6 @@ from vaswani_plugin.text.sentences import check_text
 from vaswani_plugin.text.settings import TextSettings
 
 UNKNOWN, LINE_END = "<unk>", "</s>"
-
-Watch = Callable[[Tensor], None]
-"""Called before each step with the new tokens of every unfinished continuation, (b, W, T)."""
-
-
-@dataclass(frozen=True)
-class Completion:
-    """One continuation of a prompt.
-
-    Args:
-        tokens: numbers of the new tokens, without the token that ended the text.
-        log_probabilities: natural logarithm of each token's probability, with the temperature
-            applied. If the model ended the text, the value of its end comes last.
-        score: the sum of `log_probabilities`, divided by the length penalty.
-        ended: whether the model ended the text; otherwise it was cut at the limit.
-    """
-
-    tokens: list[int]
-    log_probabilities: list[float]
-    score: float
-    ended: bool
 
 
 @dataclass(frozen=True)
@@ -132,17 +110,17 @@ class TextCoder:
         text = " ".join(units)
         return self.pipeline.decode(text) if self.pipeline else text
 
-    def prompt(self, number: int, text: str, options: CompletionOptions, positions: int) -> Prompt:
+    def prompt(self, number: int, text: str, longest: int, long: str) -> Prompt:
         """A prompt as the model reads it.
 
         Args:
             number: of the prompt, for messages.
             text: its text.
-            options: of `CompletionOptions.for_positions`.
-            positions: of the model.
+            longest: most tokens that the new ones leave room for.
+            long: "cut" reads only the last tokens of a longer one, "error" refuses it.
 
         Raises:
-            UserError: the prompt is too long, and `options.long` is "error".
+            UserError: the prompt is too long.
         """
         text = check_text(text, f"prompt {number}")
         units = self.encode(text if self.by_character else text.rstrip(" "))
@@ -153,40 +131,30 @@ class TextCoder:
                 f"prompt {number}: the model knows {len(unknown)} of {len(units)} tokens not and "
                 f"reads {UNKNOWN}: {', '.join(dict.fromkeys(unknown[:5]))}"
             )
-        longest = positions - options.limit - 1  # the end of sentence comes before
         dropped = max(0, len(units) - longest)
         if dropped:
             problem = (
-                f"prompt {number} has {len(units)} tokens; beside {options.limit} new "
-                f"ones the model's {positions} positions leave {longest}"
+                f"prompt {number} has {len(units)} tokens; beside the new ones the model's "
+                f"positions leave {longest}"
             )
-            if options.long == "error":
+            if long == "error":
                 raise UserError(f"{problem}: shorten it, or give less than --max-new-tokens")
             warnings.append(f"{problem}: the last {longest} are read")
         return Prompt(number, text, units[dropped:], tuple(warnings))
 
-    def completed(self, prompt: Prompt, completions: Iterable[Completion]) -> CompletedPrompt:
-        """A prompt with the texts of its completions."""
-        continuations = tuple(
-            Continuation(
-                self.added_text(prompt, one.tokens),
-                one.score,
-                tuple(self.dictionary[token] for token in one.tokens),
-                tuple(one.log_probabilities),
-                one.ended,
-            )
-            for one in completions
-        )
-        return CompletedPrompt(prompt.text, prompt.units, continuations, prompt.warnings)
+    def completed(self, prompt: Prompt, found: Iterable[Continuation]) -> CompletedPrompt:
+        """A prompt with the texts of its continuations."""
+        continuations = (replace(one, text=self.added_text(prompt, one.tokens)) for one in found)
+        return CompletedPrompt(prompt.text, prompt.units, tuple(continuations), prompt.warnings)
 
-    def added_text(self, prompt: Prompt, tokens: list[int]) -> str:
+    def added_text(self, prompt: Prompt, tokens: Iterable[str]) -> str:
         """The text that new tokens add to a prompt's text; a line's end becomes a line break."""
         lines: list[list[str]] = [[]]
         for token in tokens:
-            if token == self.dictionary.eos():
+            if token == LINE_END:
                 lines.append([])
             else:
-                lines[-1].append(self.dictionary[token])
+                lines[-1].append(token)
         begun = " ".join(prompt.units).rpartition(LINE_END)[2].split()
         before = self.decode(begun)
         texts = [self.decode([*begun, *lines[0]])[len(before) :]]
@@ -204,9 +172,8 @@ def complete(
     max_new_tokens: int,
     stop_at: int | None,
     suppressed: tuple[str, ...] = (),
-    watch: Watch | None = None,
     random: torch.Generator | None = None,
-) -> list[list[Completion]]:
+) -> list[list[Continuation]]:
     """Continue all prompts in one batch.
 
     An end of sentence is put before every prompt, as before every sample in training.
@@ -220,11 +187,10 @@ def complete(
         max_new_tokens: a text is cut after this many new tokens, or at the model's last position.
         stop_at: the token that ends a text, usually the end of sentence; None: no token does.
         suppressed: words that are never written.
-        watch: called at every step with the texts so far.
         random: draws the samples; None: PyTorch's own generator of the device.
 
     Returns:
-        For each prompt at most W completions, the best score first.
+        For each prompt at most W continuations without their texts, the best score first.
 
     Raises:
         UserError: when a prompt leaves no position for a new token, or options contradict each
@@ -244,35 +210,30 @@ def complete(
     device = next(model.decoder.parameters()).device
     lengths = np.array([len(prompt) for prompt in read])
     stop = dictionary.pad() if stop_at is None else stop_at
-    constraints = [_unscored_end_at_limit(limits, stop, device)]
-    if watch is not None:
-        constraints.append(lambda log_p, step: watch(step.history()))
     search = Search(
         [model],
         dictionary,
         options,
         eos=stop,
-        constraints=tuple(constraints),
+        constraints=(_unscored_end_at_limit(limits, stop, device),),
         tokens_to_suppress=suppressed,
         random=random,
     )
     found = search.run(padded(read, dictionary.pad(), device), prompts=(limits, lengths))
     return [
-        [_completion(hypothesis, limit) for hypothesis in hypotheses]
+        [_continuation(hypothesis, limit, dictionary) for hypothesis in hypotheses]
         for hypotheses, limit in zip(found, limits, strict=True)
     ]
 
 
-def _completion(hypothesis: dict[str, Tensor], limit: int) -> Completion:
-    tokens = hypothesis["tokens"].tolist()[:-1]
-    log_probabilities = hypothesis["positional_scores"].tolist()
+def _continuation(
+    hypothesis: dict[str, Tensor], limit: int, dictionary: Dictionary
+) -> Continuation:
+    tokens = tuple(dictionary[token] for token in hypothesis["tokens"].tolist()[:-1])
+    log_p = tuple(hypothesis["positional_scores"].tolist())
     ended = len(tokens) < limit
-    return Completion(
-        tokens,
-        log_probabilities if ended else log_probabilities[:-1],
-        float(hypothesis["score"]),
-        ended,
-    )
+    score = float(hypothesis["score"])
+    return Continuation("", score, tokens, log_p if ended else log_p[:-1], ended)
 
 
 def _unscored_end_at_limit(limits: list[int], stop: int, device: torch.device) -> Constraint:

@@ -124,11 +124,7 @@ class CTranslate2Engine:
         self.vocabulary = config["target_words"]
 
     def decode(
-        self,
-        sources: Sequence[Tokens],
-        options: SearchOptions,
-        prefixes: Sequence[Tokens] | None = None,
-        seed: int | None = None,
+        self, sources: Sequence[Tokens], options: SearchOptions, seed: int | None = None
     ) -> list[list[Decoded]]:
         """See `Engine`. Token scores are given only together with alignments.
 
@@ -138,8 +134,6 @@ class CTranslate2Engine:
         """
         given, usual = asdict(options), asdict(SearchOptions(**PAPER_DECODING))
         strange = [k for k in given if given[k] != usual[k] and k not in KNOWN_OPTIONS]
-        if prefixes is not None:
-            strange.append("prefix")
         if strange:
             raise UserError(
                 f"the CTranslate2 engine has no {strange[0]}: use the bundle that was exported"

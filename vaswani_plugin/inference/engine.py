@@ -29,11 +29,7 @@ class Engine(Protocol):
     """Most subwords of a target, the end of sentence not counted."""
 
     def decode(
-        self,
-        sources: Sequence[Tokens],
-        options: SearchOptions,
-        prefixes: Sequence[Tokens] | None = None,
-        seed: int | None = None,
+        self, sources: Sequence[Tokens], options: SearchOptions, seed: int | None = None
     ) -> list[list[Decoded]]:
         """Decode a batch. Threads may call it at the same time.
 
@@ -41,14 +37,13 @@ class Engine(Protocol):
             sources: subwords of each sentence, at least one, at most `longest_source`. The longest
                 sentence comes first, as fairseq's own LSTM needs it.
             options: of the search.
-            prefixes: subwords that the translation of each sentence begins with.
             seed: of samples; None: a random seed.
 
         Returns:
             The hypotheses of each sentence, the best one first.
 
         Raises:
-            UserError: options that the engine doesn't know, or a prefix that is too long.
+            UserError: options that the engine doesn't know.
         """
 
     def score(

@@ -2,40 +2,36 @@
 
     model = LanguageModel.from_pretrained("work/lm/model")
     print(model.complete("The history of", sampling=True, top_p=0.9).text)
-    print(model.perplexity("a line\\nanother line").per_word)
+    print(model.perplexity("a line\\nanother line")["perplexity_per_word"])
 
 `summarization.py` has the summarizer, `parsing.py` the parser.
 
 Axes: N tokens of a stream.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import LoadedFromFiles
 from vaswani_plugin.inference.completion import (
     UNKNOWN,
     CompletedPrompt,
-    Completion,
+    Continuation,
     Prompt,
     TextCoder,
-    Watch,
     complete,
 )
 from vaswani_plugin.inference.engine import dtype_of
 from vaswani_plugin.inference.models import LoadedText, load_language_model
-from vaswani_plugin.inference.options import CompletionOptions, require_at_least
+from vaswani_plugin.inference.options import SamplingOptions, require_at_least_1, require_choice
 from vaswani_plugin.inference.search_engine import use_threads
 from vaswani_plugin.inference.text_scores import (
-    Perplexity,
     StreamScorer,
     TextScore,
     score_texts,
@@ -48,18 +44,16 @@ from vaswani_plugin.inference.texts import (
     seed_of,
     split_into_buffers,
 )
-from vaswani_plugin.metrics.perplexity import count_text
+from vaswani_plugin.metrics.perplexity import count_text, result
 from vaswani_plugin.metrics.scored_text import count_represented, number_by
 from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel
-from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.options import MAX_NEW_TOKENS, SearchOptions
 from vaswani_plugin.text.sentences import check_text
 
 BUFFER = 64
-REPLACEMENT = "\ufffd"
-"""Stands for bytes that are no whole character yet."""
 
 
-class LanguageModel(LoadedFromFiles):
+class LanguageModel:
     """A trained language model; its methods may be called from several threads at once.
 
     Args:
@@ -102,20 +96,12 @@ class LanguageModel(LoadedFromFiles):
         """
         loaded = load_language_model(Path(folder), None if data is None else Path(data))
         loaded.model.decoder.to(device=device, dtype=dtype_of(dtype))
-        options = {"data": data and Path(data).absolute(), "device": device, "dtype": dtype}
-        made = cls(loaded, threads)
-        return made.loaded_by(cls.from_pretrained, folder, threads=threads, **options)
+        return cls(loaded, threads)
 
     @property
     def device(self) -> torch.device:
         """The device of the model."""
         return next(self.model.decoder.parameters()).device
-
-    @overload  # a string is an iterable of strings, too: the first one that fits is taken
-    def complete(self, prompts: str, **options: Any) -> CompletedPrompt: ...
-
-    @overload
-    def complete(self, prompts: Iterable[str], **options: Any) -> list[CompletedPrompt]: ...
 
     def complete(
         self, prompts: str | Iterable[str], *, progress: bool = False, **options: Any
@@ -125,7 +111,7 @@ class LanguageModel(LoadedFromFiles):
         Args:
             prompts: one text or many, of one line or more; an empty one begins a text.
             progress: show a bar on standard error.
-            options: of `CompletionOptions`, such as sampling=True, top_p=0.9.
+            options: see `stream`.
 
         Returns:
             The prompt with its continuations; for several prompts a list, in their order.
@@ -137,54 +123,61 @@ class LanguageModel(LoadedFromFiles):
         return one_or_many(prompts, partial(self.stream, **options), "prompts", progress)
 
     def stream(
-        self, prompts: Iterable[str], *, buffer: int = BUFFER, **options: Any
+        self,
+        prompts: Iterable[str],
+        *,
+        buffer: int = BUFFER,
+        max_new_tokens: int | None = None,
+        min_new_tokens: int = 0,
+        stop: str = "end",
+        long: str = "cut",
+        **options: Any,
     ) -> Iterator[CompletedPrompt]:
         """Continue the texts of a stream, `buffer` at a time; see `complete`.
 
-        An error of a prompt, or of the stream, is raised after the prompts before it are answered.
-        """
-        require_at_least(buffer=buffer)
-        chosen = self._completion_options(options)
-        read = (self._prompt(number, text, chosen) for number, text in enumerate(prompts, start=1))
-        buffers = split_into_buffers(read, buffer)
-        return (found for group in buffers for found in self._complete(group, chosen))
-
-    def write(
-        self, prompt: str, write: Callable[[str], object], *, number: int = 1, **options: Any
-    ) -> CompletedPrompt:
-        """Continue one text, and pass on each part of it as soon as it is chosen.
-
         Args:
-            prompt: the text.
-            write: takes the parts of the continuation, one after the other.
-            number: of the prompt; samples with a seed depend on it.
-            options: of `CompletionOptions`; with a beam of 1 and one sample only.
+            prompts: the texts.
+            buffer: texts read before they are continued.
+            max_new_tokens: a text is cut after so many tokens; None: 100, or half of the model's
+                positions if that is less.
+            min_new_tokens: a text can't end before so many tokens.
+            stop: "end": stop at the end of a line, as in the training text; "never": go on with the
+                next line until the text is cut.
+            long: for a prompt that leaves too few positions for the new tokens: "cut" reads only
+                its last tokens; "error" refuses it.
+            options: of `SamplingOptions`, such as sampling=True, top_p=0.9. The samples of the n-th
+                prompt depend only on the seed, n and the prompt; prompts are then completed one by
+                one, not in batches.
 
         Returns:
-            The prompt with its continuation.
-
-        Raises:
-            UserError: as in `complete`.
+            An iterator. An error of a prompt, or of the stream, is raised after the prompts before
+            it are answered.
         """
-        chosen = self._completion_options(options)
-        if chosen.search_options().beam > 1:
-            raise UserError("a text can be written while it grows with --beam 1 and --samples 1")
-        read = self._prompt(number, prompt, chosen)
-        written = 0
-
-        def add(text: str) -> None:
-            nonlocal written
-            if text[written:]:
-                write(text[written:])
-            written = max(written, len(text))
-
-        def watch(tokens: Tensor) -> None:  # (1, 1, T)
-            # The bytes of an incomplete character are shown when it is complete.
-            add(self.coder.added_text(read, tokens[0, 0].tolist()).rstrip(REPLACEMENT))
-
-        (found,) = self._complete([read], chosen, watch)
-        add(found.best.text)
-        return found
+        self.require_whole_texts()
+        require_choice("stop", stop, "end", "never")
+        require_choice("long", long, "cut", "error")
+        most = min(MAX_NEW_TOKENS, self.positions // 2)
+        most = most if max_new_tokens is None else max_new_tokens
+        require_at_least_1("max_new_tokens", most)
+        if most >= self.positions:  # the end of sentence comes before a prompt
+            raise UserError(
+                f"--max-new-tokens {most}: the model has {self.positions} positions; give at most "
+                f"{self.positions - 1}"
+            )
+        if min_new_tokens > most:
+            raise UserError(
+                f"--min-new-tokens {min_new_tokens} exceeds --max-new-tokens {most}; lower it"
+            )
+        chosen = SamplingOptions(**options)
+        search = chosen.search(1, 0.0, min_len=min_new_tokens)
+        room = self.positions - most - 1
+        read = (
+            self.coder.prompt(number, text, room, long)
+            for number, text in enumerate(prompts, start=1)
+        )
+        buffers = split_into_buffers(read, 1 if chosen.seed is not None else buffer)
+        given = chosen, search, most, stop == "end"
+        return (found for group in buffers for found in self._complete(group, *given))
 
     def search(
         self,
@@ -194,9 +187,8 @@ class LanguageModel(LoadedFromFiles):
         batch_tokens: int,
         suppressed: tuple[str, ...] = (UNKNOWN,),
         stops: bool = True,
-        watch: Watch | None = None,
         random: torch.Generator | None = None,
-    ) -> list[list[Completion]]:
+    ) -> list[list[Continuation]]:
         """Complete prompts in batches of similar length.
 
         Args:
@@ -206,30 +198,20 @@ class LanguageModel(LoadedFromFiles):
             batch_tokens: most tokens of a batch, padding included.
             suppressed: words that are never written.
             stops: whether the end of a line ends a text.
-            watch, random: see `completion.complete`.
+            random: see `completion.complete`.
 
         Returns:
-            The completions of each prompt, the best one first.
+            The continuations of each prompt without their texts, the best one first.
         """
         use_threads(self.threads)
         stop = self.dictionary.eos() if stops else None
 
-        def answer(batch: list[int]) -> list[list[Completion]]:
+        def answer(batch: list[int]) -> list[list[Continuation]]:
             rows = [prompts[place] for place in batch]
             given = self.model, self.dictionary, rows, options, max_new_tokens, stop
-            return complete(*given, suppressed=suppressed, watch=watch, random=random)
+            return complete(*given, suppressed=suppressed, random=random)
 
         return in_batches(prompts, batch_tokens, answer)
-
-    @overload
-    def score(  # type: ignore[overload-overlap]
-        self, texts: str, *, batch_tokens: int = ..., progress: bool = ...
-    ) -> TextScore: ...
-
-    @overload
-    def score(
-        self, texts: Iterable[str], *, batch_tokens: int = ..., progress: bool = ...
-    ) -> list[TextScore]: ...
 
     def score(
         self, texts: str | Iterable[str], *, batch_tokens: int = 4096, progress: bool = False
@@ -268,7 +250,7 @@ class LanguageModel(LoadedFromFiles):
         context_window: int = 0,
         batch_tokens: int = 4096,
         progress: bool = False,
-    ) -> Perplexity:
+    ) -> dict[str, Any]:
         """How well the model predicts a text, in windows cut as by fairseq-eval-lm.
 
         Args:
@@ -277,6 +259,12 @@ class LanguageModel(LoadedFromFiles):
             context_window: most tokens of a window that are only context for the others.
             batch_tokens: most tokens of a batch, padding and context included.
             progress: show a bar on standard error.
+
+        Returns:
+            The row that `vaswani lm --format json` has of the text: `perplexity` a token,
+            `perplexity_per_word`, `bits_per_character`, `bits_per_byte`, `tokens`, how many of them
+            are `unknown` to the model but not in the text, and more. Each line end counts as a
+            token, a word, a character and a byte.
 
         Raises:
             UserError: windows that don't fit the model, an empty text, or a model that was trained
@@ -294,7 +282,8 @@ class LanguageModel(LoadedFromFiles):
         with progress_bar(len(tokens.numbers), "tokens", progress) as bar:
             scores = self.stream_scorer(tokens.numbers).static(cut, batch_tokens, bar.update)
         counts = count_represented(lines, coded, pipeline)[0] if pipeline else count_text(lines)
-        return Perplexity(len(scores), tokens.unknown, float(scores.sum()), counts)
+        coding = getattr(pipeline.settings, "coding", "tokens") if pipeline else "tokens"
+        return result("model", coding, scores, counts, unknown=tokens.unknown)
 
     def text_knowledge(self) -> dict[str, Any]:
         """The keyword arguments of `scored_text.read_scored_text` that the model determines."""
@@ -345,21 +334,14 @@ class LanguageModel(LoadedFromFiles):
                 "bundle to vaswani summarize, and let fairseq-eval-lm score it"
             )
 
-    def _completion_options(self, options: dict[str, Any]) -> CompletionOptions:
-        self.require_whole_texts()
-        chosen = CompletionOptions.of(options).for_positions(self.positions)
-        chosen.search_options()  # wrong options raise before a prompt is read
-        return chosen
-
-    def _prompt(self, number: int, text: str, options: CompletionOptions) -> Prompt:
-        return self.coder.prompt(number, text, options, self.positions)
-
     def _complete(
-        self, prompts: list[Prompt], options: CompletionOptions, watch: Watch | None = None
+        self,
+        prompts: list[Prompt],
+        options: SamplingOptions,
+        search: SearchOptions,
+        max_new_tokens: int,
+        stops: bool,
     ) -> list[CompletedPrompt]:
-        """Continue prompts: one by one with a seed, otherwise in batches."""
-        if options.seed is not None and len(prompts) > 1:
-            return [found for one in prompts for found in self._complete([one], options, watch)]
         random = None
         if options.sampling:
             random = torch.Generator(self.device)
@@ -367,16 +349,10 @@ class LanguageModel(LoadedFromFiles):
                 random.seed()
             else:
                 random.manual_seed(seed_of(options.seed, prompts[0].number))
-        found = self.search(
-            [[self.dictionary.index(unit) for unit in prompt.units] for prompt in prompts],
-            options.search_options(),
-            options.limit,
-            options.batch_tokens,
-            stops=options.stop == "end",
-            watch=watch,
-            random=random,
-        )
+        numbers = [[*map(self.dictionary.index, prompt.units)] for prompt in prompts]
+        batches = max_new_tokens, options.batch_tokens
+        found = self.search(numbers, search, *batches, stops=stops, random=random)
         return [
-            self.coder.completed(prompt, completions[: options.nbest])
-            for prompt, completions in zip(prompts, found, strict=True)
+            self.coder.completed(prompt, continuations[: options.nbest])
+            for prompt, continuations in zip(prompts, found, strict=True)
         ]

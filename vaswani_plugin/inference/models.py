@@ -88,10 +88,10 @@ class LoadedRecurrent(NamedTuple):
     source: Dictionary
     target: Dictionary
 
-
-def longest_of(sizes: Configuration | RecurrentConfiguration) -> tuple[int, int]:
-    """Longest source and target of a model in tokens, the ends of sentence included."""
-    return sizes.max_source_positions, sizes.max_target_positions
+    @property
+    def longest(self) -> tuple[int, int]:
+        """Source and target in tokens, the ends of sentence included."""
+        return self.sizes.max_source_positions, self.sizes.max_target_positions
 
 
 def load_from_bundle(bundle: Bundle) -> Loaded | LoadedRecurrent:

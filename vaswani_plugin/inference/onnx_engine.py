@@ -14,10 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.attention import RawAttention
 from vaswani_plugin.inference.bundle import Bundle
-from vaswani_plugin.inference.results import Tokens
 from vaswani_plugin.inference.search_engine import SearchEngine
 from vaswani_plugin.search.models import Dictionary as SearchDictionary
 from vaswani_plugin.search.models import Start, all_rows, chosen_rows
@@ -121,8 +118,7 @@ class OnnxTransformer:
     dictionary: SearchDictionary | None = None
 
     def __init__(self, folder: Path, padding_idx: int, threads: int) -> None:
-        self.longest = _read_positions(folder / CONFIG)
-        self.longest_target = self.longest[1]
+        self.longest_source, self.longest_target = _read_positions(folder / CONFIG)
         self.padding_idx = padding_idx
         self.encoder_graph = Graph(folder / ENCODER, threads)
         self.first = Graph(folder / DECODER, threads)
@@ -166,7 +162,7 @@ class OnnxTransformer:
     def token_log_probabilities(
         self, sources: Tensor, rows: Tensor, previous: Tensor, target: Tensor
     ) -> Tensor:
-        """See `forced.ForcedModel`."""
+        """See `search.models.PairModel`."""
         encoded = self.encode(sources)
         inputs = {name: tensor[rows] for name, tensor in encoded.items()}
         logits = self.first.run({"input_ids": previous, **inputs})["logits"]
@@ -252,22 +248,7 @@ class OnnxEngine(SearchEngine):
         source, target = (Dictionary.load(folder / name) for name in names)
         threads = threads or torch.get_num_threads()
         model = OnnxTransformer(folder, source.pad(), threads)
-        super().__init__(model, model.longest, source, target, torch.device("cpu"), threads)
-
-    def forced_model(self) -> OnnxTransformer:
-        """See `SearchEngine`."""
-        assert isinstance(self.searched, OnnxTransformer)
-        return self.searched
-
-    def attention(self, source: Tokens, target: Tokens) -> RawAttention:
-        """See `Engine`.
-
-        Raises:
-            UserError: always.
-        """
-        raise UserError(
-            "an ONNX export gives one layer's weights only: use the bundle it was made of"
-        )
+        super().__init__([model], source, target, torch.device("cpu"), threads)
 
 
 def _read_positions(path: Path) -> tuple[int, int]:

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import Bundle, LoadedFromFiles
+from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.engine import dtype_of
-from vaswani_plugin.inference.options import ParseOptions, require_at_least
+from vaswani_plugin.inference.options import Options
 from vaswani_plugin.inference.results import Decoded
 from vaswani_plugin.inference.search_engine import (
     TokenDictionary,
@@ -112,7 +112,7 @@ class ParserDictionary(SymbolDictionary, TokenDictionary, Protocol):
     """The interface of a parser's dictionaries; ours and fairseq's both have it."""
 
 
-class Parser(LoadedFromFiles):
+class Parser:
     """A trained parser; threads may use it at the same time.
 
     Args:
@@ -167,19 +167,11 @@ class Parser(LoadedFromFiles):
         bundle = Bundle.load(Path(folder), TreeSettings)
         loaded = bundle.load_transformer()
         model = loaded.model.to(device=device, dtype=dtype_of(dtype))
-        made = cls(model, loaded.source, loaded.target, bundle.pipeline, threads)
-        options = {"device": device, "dtype": dtype, "threads": threads}
-        return made.loaded_by(cls.from_pretrained, folder, **options)
+        return cls(model, loaded.source, loaded.target, bundle.pipeline, threads)
 
     def count_tokens(self, sentence: str) -> int:
         """How many units of a sentence the model reads."""
         return len(encode(sentence, self.pipeline, "the sentence"))
-
-    @overload  # a string is an iterable of strings, too: the first one that fits is taken
-    def parse(self, sentences: str, **options: Any) -> ParsedSentence: ...
-
-    @overload
-    def parse(self, sentences: Iterable[str], **options: Any) -> list[ParsedSentence]: ...
 
     def parse(
         self, sentences: str | Iterable[str], *, progress: bool = False, **options: Any
@@ -189,7 +181,7 @@ class Parser(LoadedFromFiles):
         Args:
             sentences: one or many.
             progress: show a bar on standard error.
-            options: of `ParseOptions`.
+            options: see `stream`.
 
         Returns:
             The trees; for several sentences a list, in their order.
@@ -201,23 +193,32 @@ class Parser(LoadedFromFiles):
         return one_or_many(sentences, partial(self.stream, **options), "sentences", progress)
 
     def stream(
-        self, sentences: Iterable[str], *, buffer: int = BUFFER, **options: Any
+        self,
+        sentences: Iterable[str],
+        *,
+        buffer: int = BUFFER,
+        unconstrained: bool = False,
+        **options: Any,
     ) -> Iterator[ParsedSentence]:
         """Parse a stream, `buffer` sentences at a time; see `parse`.
 
-        An error of a sentence, or of the stream, is raised after the trees of the earlier
-        sentences.
+        Args:
+            sentences: the stream.
+            buffer: sentences read before they are parsed.
+            unconstrained: allow outputs that are no tree, as in the paper.
+            options: of `Options`; the paper's beam is 21 here, alpha 0.3 (section 6.3).
+
+        Returns:
+            An iterator. An error of a sentence, or of the stream, is raised after the trees of the
+            earlier sentences.
         """
-        require_at_least(buffer=buffer)
-        chosen = ParseOptions.of(options)
-        limits = {key: PARSER_DECODING[key] for key in ("max_len_a", "max_len_b")}
-        search = chosen.search_options(self.settings.beam, **limits)
+        chosen, paper = Options(**{"batch_tokens": 2048, **options}), PARSER_DECODING
+        limits = {name: paper[name] for name in ("max_len_a", "max_len_b")}
+        beam = self.settings.beam or paper["beam"]
+        given = chosen, chosen.search(beam, paper["lenpen"], **limits), unconstrained
         read = (self._read(number, line) for number, line in enumerate(sentences, start=1))
-        return (
-            found
-            for group in split_into_buffers(read, buffer)
-            for found in self._parse(group, chosen, search)
-        )
+        buffers = split_into_buffers(read, buffer)
+        return (found for group in buffers for found in self._parse(group, *given))
 
     def _read(self, number: int, line: str) -> "_Sentence":
         units = encode(line, self.pipeline, "the sentence")
@@ -229,14 +230,18 @@ class Parser(LoadedFromFiles):
         return sentence
 
     def _parse(
-        self, sentences: list["_Sentence"], options: ParseOptions, chosen: SearchOptions
+        self,
+        sentences: list["_Sentence"],
+        options: Options,
+        chosen: SearchOptions,
+        unconstrained: bool,
     ) -> Iterator[ParsedSentence]:
         use_threads(self.threads)
         search = Search(
             [self._searched],
             self.target,
             chosen,
-            start_tracking=() if options.unconstrained else (self._grammar.start_tracking,),
+            start_tracking=() if unconstrained else (self._grammar.start_tracking,),
             with_attention=False,
         )
         device = self.model.decoder.projection.weight.device
@@ -248,27 +253,21 @@ class Parser(LoadedFromFiles):
 
         found = iter(in_batches(asked, options.batch_tokens, answer))
         for sentence in sentences:
-            parses = [
-                Parse(
-                    self._bracketing(sentence, one, options),
-                    one.score,
-                    one.tokens,
-                    one.token_scores,
-                )
-                for one in (next(found)[: options.nbest] if sentence.words else ())
-            ]
+            best = next(found)[: options.nbest] if sentence.words else []
+            parses = (self._parse_of(sentence, one, unconstrained) for one in best)
             yield ParsedSentence(tuple(sentence.words), tuple(parses))
 
-    def _bracketing(self, sentence: "_Sentence", found: Decoded, options: ParseOptions) -> str:
+    def _parse_of(self, sentence: "_Sentence", found: Decoded, unconstrained: bool) -> Parse:
+        bracketing = ""
         try:
-            return to_line(restore(found.tokens, sentence.words))
+            bracketing = to_line(restore(found.tokens, sentence.words))
         except BadTree as error:
-            if options.unconstrained:
-                return ""
-            raise UserError(
-                f"line {sentence.number}: the model counts other words than there are ({error}): "
-                f"its bundle's codes or dictionaries were changed; make it again"
-            ) from error
+            if not unconstrained:
+                raise UserError(
+                    f"line {sentence.number}: the model counts other words than there are "
+                    f"({error}): its bundle's codes or dictionaries were changed; make it again"
+                ) from error
+        return Parse(bracketing, found.score, found.tokens, found.token_scores)
 
 
 class _Sentence(NamedTuple):

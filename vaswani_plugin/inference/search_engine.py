@@ -1,27 +1,27 @@
-"""Our own search as an `Engine`.
+"""Our own search as an `Engine`, over a model or an ensemble; it also scores given targets.
 
-Axes: B sentences of a batch, S longest source in tokens, P longest prefix, both with padding;
-N layers, H heads, T target tokens.
+Axes: B sentences of a batch, S longest source in tokens, R pairs, T longest target, all with
+padding; N layers, H heads.
 """
 
-from abc import ABC, abstractmethod
+import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.models import Loaded, LoadedRecurrent, longest_of
+from vaswani_plugin.inference.models import Loaded, LoadedRecurrent, load_with_data
 from vaswani_plugin.inference.results import Decoded, Tokens
 from vaswani_plugin.modules.transformer import EncoderDecoder
-from vaswani_plugin.search.models import Dictionary, Model, TransformerModel, padded
+from vaswani_plugin.search.models import Dictionary, PairModel, TransformerModel, padded
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
 
 if TYPE_CHECKING:
     from vaswani_plugin.inference.attention import RawAttention
-    from vaswani_plugin.inference.forced import ForcedModel
 
 
 def use_threads(count: int) -> None:
@@ -37,12 +37,11 @@ class TokenDictionary(Dictionary, Protocol):
         """Symbols joined by spaces, without starts and ends of sentence."""
 
 
-class SearchEngine(ABC):
-    """Our search over one model; a subclass adds `attention`, and the model that scores targets.
+class SearchEngine:
+    """Our search over models with the same dictionaries.
 
     Args:
-        model: of the search.
-        longest: source and target in tokens, the ends of sentence included.
+        models: one, or an ensemble: the mean of their probabilities counts.
         source: dictionary.
         target: dictionary.
         device: where to decode.
@@ -51,65 +50,60 @@ class SearchEngine(ABC):
 
     def __init__(
         self,
-        model: Model,
-        longest: tuple[int, int],
+        models: list[PairModel],
         source: TokenDictionary,
         target: TokenDictionary,
         device: torch.device,
         threads: int | None = None,
     ) -> None:
-        self.searched = model
-        self.source, self.target = source, target
+        self.models, self.source, self.target = models, source, target
         self.threads = threads or torch.get_num_threads()
         self.device = device
-        self.longest_source, self.longest_target = (length - 1 for length in longest)
+        self.longest_source = min(model.longest_source for model in models) - 1
+        self.longest_target = min(model.longest_target for model in models) - 1
 
     def decode(
-        self,
-        sources: Sequence[Tokens],
-        options: SearchOptions,
-        prefixes: Sequence[Tokens] | None = None,
-        seed: int | None = None,
+        self, sources: Sequence[Tokens], options: SearchOptions, seed: int | None = None
     ) -> list[list[Decoded]]:
         """See `Engine`.
 
         Raises:
-            UserError: options that contradict each other, a prefix that is too long, or a batch
-                that doesn't fit into the GPU's memory.
+            UserError: options that contradict each other, or a batch that doesn't fit into the
+                GPU's memory.
         """
         use_threads(self.threads)
-        random = None
-        if seed is not None:
-            random = torch.Generator(self.device).manual_seed(seed)
+        random = None if seed is None else torch.Generator(self.device).manual_seed(seed)
+        with_attention = options.print_alignment is not None
         search = Search(
-            [self.searched],
-            self.target,
-            options,
-            with_attention=options.print_alignment is not None,
-            random=random,
+            [*self.models], self.target, options, with_attention=with_attention, random=random
         )
-        prefix = None
-        if prefixes is not None:
-            rows = [[*map(self.target.index, tokens)] for tokens in prefixes]
-            prefix = padded(rows, self.target.pad(), self.device)
-        return decode(search, source_rows(sources, self.source, self.device), self.target, prefix)
+        return decode(search, source_rows(sources, self.source, self.device), self.target)
 
+    @torch.no_grad()
     def score(
         self, sources: Sequence[Tokens], targets: Sequence[Tokens]
     ) -> list[tuple[float, ...]]:
-        """See `Engine`."""
-        from vaswani_plugin.inference.forced import ForcedScorer  # translating needs none
-
+        """See `Engine`. A source that occurs repeatedly is encoded once."""
         use_threads(self.threads)
-        forced = ForcedScorer([self.forced_model()], self.source, self.target, self.device)
-        encoded = [forced.encode(tokens, 0, f"source {n}") for n, tokens in enumerate(sources, 1)]
-        golds = [[forced.encode(tokens, 1, f"target {n}")] for n, tokens in enumerate(targets, 1)]
-        most = len(golds) * max(len(gold) for (gold,) in golds)  # all in one batch
-        return [tuple(row) for (row,) in forced.score(encoded, golds, most)]
+        places: dict[Tokens, int] = {}  # of the sources
+        rows = [places.setdefault(tuple(source), len(places)) for source in sources]
+        index, pad, end = self.target.index, self.target.pad(), self.target.eos()
+        golds = [[*map(index, tokens), end] for tokens in targets]
+        previous = padded([[end, *gold[:-1]] for gold in golds], pad, self.device)  # (R, T)
+        read = source_rows([*places], self.source, self.device)
+        pairs = read, torch.tensor(rows, device=self.device), previous
+        target = padded(golds, pad, self.device)
+        log_p = [model.token_log_probabilities(*pairs, target) for model in self.models]
+        mean = torch.stack(log_p).logsumexp(dim=0) - math.log(len(log_p))
+        return [tuple(row[: len(gold)]) for row, gold in zip(mean.tolist(), golds, strict=True)]
 
-    @abstractmethod
-    def forced_model(self) -> "ForcedModel":
-        """The model that scores given targets."""
+    def attention(self, source: Tokens, target: Tokens) -> "RawAttention":
+        """See `Engine`.
+
+        Raises:
+            UserError: always; a subclass may know better.
+        """
+        raise UserError("this engine gives no weights of heads: use the bundle it was made of")
 
 
 class TorchEngine(SearchEngine):
@@ -129,22 +123,9 @@ class TorchEngine(SearchEngine):
         dtype: torch.dtype | None = None,
         threads: int | None = None,
     ) -> None:
-        self.model = model = loaded.model.to(device=device, dtype=dtype)
-        self.longest = longest_of(loaded.sizes)
-        searched: Model
-        if isinstance(model, EncoderDecoder):
-            searched = TransformerModel(model)
-        else:
-            from vaswani_plugin.search.recurrent_models import RecurrentModel
-
-            searched = RecurrentModel(model, self.longest[1])
-        super().__init__(searched, self.longest, loaded.source, loaded.target, device, threads)
-
-    def forced_model(self) -> "ForcedModel":
-        """See `SearchEngine`."""
-        from vaswani_plugin.inference.forced import ForcedEncoderDecoder
-
-        return ForcedEncoderDecoder(self.model, self.longest)
+        self.model = loaded.model.to(device=device, dtype=dtype)
+        models = [searched_model(loaded)]
+        super().__init__(models, loaded.source, loaded.target, device, threads)
 
     @torch.no_grad()
     def attention(self, source: Tokens, target: Tokens) -> "RawAttention":
@@ -176,23 +157,48 @@ class TorchEngine(SearchEngine):
         return RawAttention(arrays, unknown)
 
 
-def decode(
-    search: Search, sources: Tensor, dictionary: TokenDictionary, prefix: Tensor | None = None
-) -> list[list[Decoded]]:
+def searched_model(loaded: Loaded | LoadedRecurrent) -> PairModel:
+    """A loaded model as the search takes it."""
+    if isinstance(loaded, Loaded):
+        return TransformerModel(loaded.model)
+    from vaswani_plugin.search.recurrent_models import RecurrentModel  # most translations need none
+
+    return RecurrentModel(loaded.model, loaded.longest)
+
+
+def load_scorer(paths: Sequence[Path], data: Path, device: torch.device) -> SearchEngine:
+    """Load a model, or an ensemble of models with the same dictionaries, to score translations.
+
+    Args:
+        paths: checkpoints.
+        data: the folder of the dictionaries.
+        device: where to compute.
+
+    Raises:
+        ForeignModel: only fairseq builds a model.
+        ValueError: a checkpoint has no encoder-decoder, or was trained with other dictionaries.
+        OSError: a file is missing or can't be read.
+    """
+    found = [load_with_data(path, data)[0] for path in paths]
+    for loaded in found:
+        loaded.model.to(device)
+    models = [searched_model(loaded) for loaded in found]
+    return SearchEngine(models, found[-1].source, found[-1].target, device)
+
+
+def decode(search: Search, sources: Tensor, dictionary: TokenDictionary) -> list[list[Decoded]]:
     """The hypotheses of a batch.
 
     Args:
         search: over our model.
         sources: of `source_rows`.
         dictionary: of the target.
-        prefix: the tokens that each output begins with, (B, P), padded on the right; None: the
-            outputs begin freely.
 
     Raises:
-        UserError: a prefix is too long, or the batch doesn't fit into the GPU's memory.
+        UserError: the batch doesn't fit into the GPU's memory.
     """
     try:
-        found = search.run(sources, prefix=prefix)
+        found = search.run(sources)
     except torch.OutOfMemoryError as error:
         sentences, longest = sources.shape
         raise UserError(

@@ -5,49 +5,39 @@ print(summarizer.summarize("A long article.").text)
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import LoadedFromFiles
-from vaswani_plugin.inference.completion import UNKNOWN, Completion
+from vaswani_plugin.inference.completion import UNKNOWN, Continuation
 from vaswani_plugin.inference.language_model import LanguageModel
-from vaswani_plugin.inference.options import SummaryOptions, require_at_least
+from vaswani_plugin.inference.options import Options, require_at_least_1
 from vaswani_plugin.inference.texts import one_line, one_or_many, split_into_buffers
+from vaswani_plugin.search.options import PAPER_DECODING, SearchOptions
 from vaswani_plugin.text.coding import SEPARATOR
 from vaswani_plugin.text.lines import join_words
 from vaswani_plugin.text.settings import TextSettings
 
 BUFFER = 256
-NOTHING = Completion(tokens=[], log_probabilities=[], score=0.0, ended=True)
+NOTHING = Continuation(text="", score=0.0, tokens=(), token_scores=(), ended=True)
 
 
 @dataclass(frozen=True)
-class Summary:
-    """An article's summary.
+class Summary(Continuation):
+    """An article's summary; its text is one line, empty for an empty article.
 
     Args:
-        text: one line; empty for an empty article.
-        score: log P / length penalty, natural logarithm.
-        tokens: of the summary.
-        token_scores: log P of each token; if the model ended the summary, log P of the end follows.
-        ended: whether the model ended it; otherwise it was cut at the limit.
         article_tokens: how many tokens the article has.
         read_tokens: how many tokens of its beginning the model read.
     """
 
-    text: str
-    score: float
-    tokens: tuple[str, ...]
-    token_scores: tuple[float, ...]
-    ended: bool
     article_tokens: int
     read_tokens: int
 
 
-class Summarizer(LoadedFromFiles):
+class Summarizer:
     """A language model that summarizes; threads may use it at the same time.
 
     Args:
@@ -74,14 +64,7 @@ class Summarizer(LoadedFromFiles):
     @classmethod
     def from_pretrained(cls, folder: str | Path, **options: Any) -> "Summarizer":
         """Load a bundle; options and errors are those of `LanguageModel.from_pretrained`."""
-        model = LanguageModel.from_pretrained(folder, **options)
-        return cls(model).loaded_by(cls.from_pretrained, folder, **options)
-
-    @overload  # a string is an iterable of strings, too: the first one that fits is taken
-    def summarize(self, articles: str, **options: Any) -> Summary: ...
-
-    @overload
-    def summarize(self, articles: Iterable[str], **options: Any) -> list[Summary]: ...
+        return cls(LanguageModel.from_pretrained(folder, **options))
 
     def summarize(
         self, articles: str | Iterable[str], *, progress: bool = False, **options: Any
@@ -91,7 +74,7 @@ class Summarizer(LoadedFromFiles):
         Args:
             articles: one or many; a line break in one counts as a space.
             progress: show a bar on standard error.
-            options: of `SummaryOptions`.
+            options: see `stream`.
 
         Returns:
             The summary; for several articles a list, in their order.
@@ -102,58 +85,54 @@ class Summarizer(LoadedFromFiles):
         return one_or_many(articles, partial(self.stream, **options), "articles", progress)
 
     def stream(
-        self, articles: Iterable[str], *, buffer: int = BUFFER, **options: Any
+        self,
+        articles: Iterable[str],
+        *,
+        buffer: int = BUFFER,
+        max_length: int | None = None,
+        **options: Any,
     ) -> Iterator[Summary]:
         """Summarize a stream, `buffer` articles at a time; see `summarize`.
 
-        An error of the stream is raised after the articles before it are answered.
+        Args:
+            articles: the stream.
+            buffer: articles read before they are summarized.
+            max_length: most tokens of a summary; None: the limit of the training.
+            options: of `Options`; there is one summary of an article.
+
+        Returns:
+            An iterator. An error of the stream is raised after the earlier articles' summaries.
         """
-        require_at_least(buffer=buffer)
-        chosen = self._complete_options(SummaryOptions.of(options))
+        most = self.summary_tokens if max_length is None else max_length
+        require_at_least_1("max_length", most)
+        room = self.model.positions - self.article_tokens - 2  # the sentence's start and <sep>
+        if most > room:
+            raise UserError(
+                f"--max-length {most}: beside {self.article_tokens} units of article the model's "
+                f"{self.model.positions} positions leave {room}"
+            )
+        chosen, paper = Options(**options), PAPER_DECODING
+        if chosen.nbest != 1:
+            raise UserError("nbest: there is one summary of an article")
+        search = chosen.search(self.beam or paper["beam"], paper["lenpen"])
+        given = search, chosen.batch_tokens, most
         encode = self.model.coder.encode_line
         lines = (one_line(text, f"article {n}") for n, text in enumerate(articles, start=1))
         coded = (encode(line) if line.strip() else () for line in lines)
         buffers = split_into_buffers(coded, buffer)
-        return (summary for group in buffers for summary in self._summarize(group, chosen))
-
-    def _complete_options(self, options: SummaryOptions) -> SummaryOptions:
-        """Replace None in the options by the bundle's values."""
-        read, positions = self.article_tokens, self.model.positions
-        most = options.max_length or self.summary_tokens
-        room = positions - read - 2  # the sentence's start and <sep>
-        if most > room:
-            raise UserError(
-                f"--max-length {most}: beside {read} units of article the model's {positions} "
-                f"positions leave {room}"
-            )
-        return replace(options, max_length=most, beam=options.beam or self.beam)
+        return (summary for group in buffers for summary in self._summarize(group, *given))
 
     def _summarize(
-        self, articles: list[tuple[str, ...]], options: SummaryOptions
+        self, articles: list[tuple[str, ...]], options: SearchOptions, batch_tokens: int, most: int
     ) -> Iterator[Summary]:
         """The best summary of each article; an empty article is not given to the model."""
-        dictionary = self.model.dictionary
-        index = dictionary.index
+        index = self.model.dictionary.index
         read = [article[: self.article_tokens] for article in articles]
-        assert options.max_length is not None
-        found = iter(
-            self.model.search(
-                [[*map(index, units), index(SEPARATOR)] for units in read if units],
-                options.search_options(no_repeat_ngram_size=options.no_repeat_ngram),
-                options.max_length,
-                options.batch_tokens,
-                (SEPARATOR, UNKNOWN),
-            )
-        )
+        prompts = [[*map(index, units), index(SEPARATOR)] for units in read if units]
+        suppressed = SEPARATOR, UNKNOWN
+        found = iter(self.model.search(prompts, options, most, batch_tokens, suppressed))
         for article, units in zip(articles, read, strict=True):
             best = next(found)[0] if units else NOTHING
-            tokens = tuple(dictionary[token] for token in best.tokens)
-            yield Summary(
-                text=join_words(self.model.coder.decode(tokens)),
-                score=best.score,
-                tokens=tokens,
-                token_scores=tuple(best.log_probabilities),
-                ended=best.ended,
-                article_tokens=len(article),
-                read_tokens=len(units),
-            )
+            text = join_words(self.model.coder.decode(best.tokens))
+            own = vars(best) | {"text": text}
+            yield Summary(**own, article_tokens=len(article), read_tokens=len(units))

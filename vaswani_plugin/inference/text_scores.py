@@ -25,11 +25,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.forced import projected_log_probabilities
 from vaswani_plugin.inference.texts import in_batches
-from vaswani_plugin.metrics.perplexity import TextCounts, perplexity
+from vaswani_plugin.metrics.perplexity import perplexity
 from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel, States
-from vaswani_plugin.search.models import padded
+from vaswani_plugin.search.models import padded, projected_log_probabilities
 from vaswani_plugin.search.text_models import TextModel
 from vaswani_plugin.text.dictionary import Dictionary
 
@@ -57,55 +56,6 @@ class TextScore:
     def perplexity(self) -> float:
         """Perplexity per token, the end included."""
         return perplexity(-self.score / len(self.token_scores) / math.log(2))
-
-
-@dataclass(frozen=True)
-class Perplexity:
-    """How well a model predicts a text.
-
-    Line ends are predicted as well, and each counts as a token, a word, a character and a byte:
-    the convention of published figures.
-
-    Args:
-        tokens: number of scored tokens, line ends included.
-        unknown: how many of them are <unk> to the model but not in the text; they make the
-            perplexities too low.
-        log_probability: log P of all tokens, natural logarithm.
-        counts: of the text.
-    """
-
-    tokens: int
-    unknown: int
-    log_probability: float
-    counts: TextCounts
-
-    @property
-    def bits(self) -> float:
-        """Bits that the model needs to code the text: -log2 P."""
-        return -self.log_probability / math.log(2)
-
-    @property
-    def per_token(self) -> float:
-        """Perplexity per token."""
-        return perplexity(self.bits / self.tokens)
-
-    @property
-    def per_word(self) -> float:
-        """Perplexity per word."""
-        return perplexity(self._bits_per("word"))
-
-    @property
-    def bits_per_character(self) -> float:
-        """Bits per character."""
-        return self._bits_per("character")
-
-    @property
-    def bits_per_byte(self) -> float:
-        """Bits per byte."""
-        return self._bits_per("byte")
-
-    def _bits_per(self, unit: str) -> float:
-        return self.bits / self.counts.units(unit, with_line_ends=True)
 
 
 def log_probabilities(

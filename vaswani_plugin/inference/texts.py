@@ -22,6 +22,8 @@ from vaswani_plugin.text.settings import Settings
 
 T = TypeVar("T")
 
+LONG = ("error", "split", "truncate")
+"""What to do with a sentence of more subwords than the model takes."""
 USUAL_LENGTH = 250
 """Most subwords of a sentence, where a bundle does not name the longest one of its training."""
 
@@ -114,7 +116,7 @@ def read_source(
         number: from 1 on, for errors.
         pipeline: of its language.
         longest: most subwords that the model takes.
-        long: what to do with more of them: "error", "split" or "truncate".
+        long: what to do with more of them, one of `LONG`.
         one_sentence: the text is one sentence, and cut only where it is longer than `longest`.
 
     Raises:
@@ -204,21 +206,26 @@ def seed_of(seed: int, number: int) -> int:
     return int(words[0]) << 31 | int(words[1]) >> 1
 
 
-def batches_by_length(lengths: list[int], most: int) -> Iterator[list[int]]:
+def batches_by_length(
+    lengths: Sequence[int], most: int, order: Iterable[int] | None = None
+) -> Iterator[list[int]]:
     """Group texts of similar length into batches; the longest texts come first.
 
     Args:
         lengths: tokens of each text.
         most: most tokens of a batch, padding included; a longer text is a batch of its own.
+        order: of the texts, in place of the longest first.
 
     Yields:
         The numbers of a batch's texts, from 0 on.
     """
     batch: list[int] = []
-    for number in sorted(range(len(lengths)), key=lambda n: -lengths[n]):
-        if batch and lengths[batch[0]] * (len(batch) + 1) > most:
+    longest = 0
+    for number in order or sorted(range(len(lengths)), key=lambda n: -lengths[n]):
+        longest = max(longest, lengths[number])
+        if batch and longest * (len(batch) + 1) > most:
             yield batch
-            batch = []
+            batch, longest = [], lengths[number]
         batch.append(number)
     if batch:
         yield batch
@@ -250,7 +257,7 @@ def split_into_buffers(items: Iterable[T], size: int) -> Iterator[list[T]]:
     try:
         for item in items:
             buffer.append(item)
-            if len(buffer) == size:
+            if len(buffer) >= size:
                 yield buffer
                 buffer = []
     except Exception:

@@ -8,29 +8,31 @@ onnxruntime; one for CTranslate2 needs CTranslate2 and no torch, so an engine is
 bundle asks for it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count, repeat
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import Bundle, LoadedFromFiles
+from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.engine import Engine, dtype_of, load_engine
-from vaswani_plugin.inference.options import TranslateOptions, require_at_least
+from vaswani_plugin.inference.options import SamplingOptions, require_choice
 from vaswani_plugin.inference.results import Decoded, Score, Translation
 from vaswani_plugin.inference.texts import (
+    LONG,
     Source,
     batches_by_length,
     encode,
     encode_whole,
     in_batches,
     join_translation,
-    progress_bar,
+    one_or_many,
     read_source,
     seed_of,
     split_into_buffers,
 )
-from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.options import PAPER_DECODING, SearchOptions
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import Settings
 
@@ -40,9 +42,8 @@ if TYPE_CHECKING:
     from vaswani_plugin.inference.attention import Attention
 
 
-class Translator(LoadedFromFiles):
-    """A trained model with its text pipeline: raw text in, raw text out. Threads may share one,
-    and pickled it is loaded again.
+class Translator:
+    """A trained model with its text pipeline: raw text in, raw text out. Threads may share one.
 
     Args:
         pipeline: of a translation model's bundle.
@@ -86,9 +87,7 @@ class Translator(LoadedFromFiles):
             OSError: a file can't be read.
         """
         bundle = Bundle.load(Path(folder))
-        found = load_engine(bundle, engine, device, dtype, threads)
-        options = {"device": device, "dtype": dtype, "threads": threads, "engine": engine}
-        return cls(bundle.pipeline, found).loaded_by(cls.from_pretrained, folder, **options)
+        return cls(bundle.pipeline, load_engine(bundle, engine, device, dtype, threads))
 
     @classmethod
     def from_checkpoint(
@@ -121,9 +120,8 @@ class Translator(LoadedFromFiles):
 
         loaded, languages = load_with_data(Path(path), Path(data))
         pipeline = Pipeline.of_tokens(languages, None if codes is None else Path(codes))
-        made = cls(pipeline, TorchEngine(loaded, torch.device(device), dtype_of(dtype), threads))
-        options = {"device": device, "dtype": dtype, "threads": threads}
-        return made.loaded_by(cls.from_checkpoint, path, data, codes, **options)
+        engine = TorchEngine(loaded, torch.device(device), dtype_of(dtype), threads)
+        return cls(pipeline, engine)
 
     @property
     def source_language(self) -> str:
@@ -149,21 +147,16 @@ class Translator(LoadedFromFiles):
         """How many subwords a source text has, the end of sentence not counted."""
         return len(encode(text, self.pipeline))
 
-    @overload  # a string is an iterable of strings, too: the first one that fits is taken
-    def translate(self, texts: str, **options: Any) -> Translation: ...
-
-    @overload
-    def translate(self, texts: Iterable[str], **options: Any) -> list[Translation]: ...
-
     def translate(
-        self, texts: str | Iterable[str], **options: Any
+        self, texts: str | Iterable[str], *, progress: bool = False, **options: Any
     ) -> Translation | list[Translation]:
         """Translate one text or many.
 
         Args:
             texts: one or several, of any number of sentences, which are translated one by one. A
                 line break within a text counts as a space.
-            options: of `TranslateOptions`, such as beam=4, nbest=2, long="split".
+            progress: show a bar on standard error.
+            options: see `stream`.
 
         Returns:
             The translation; for several texts a list, in their order. A text without letters and
@@ -173,21 +166,17 @@ class Translator(LoadedFromFiles):
             TextTooLong: a sentence is too long, and `long` is "error", the default.
             UserError: options that don't fit together.
         """
-        if isinstance(texts, str):
-            return self.translate([texts], **options)[0]
-        chosen = TranslateOptions.of(options)
-        search = chosen.search_options(self.settings.beam)
-        sources = list(self._read(texts, chosen))
-        prefix = chosen.prefix
-        prefixes = [prefix] * len(sources) if isinstance(prefix, str | None) else prefix
-        if len(prefixes) != len(sources):
-            raise UserError(f"{len(prefixes)} prefixes of {len(sources)} texts; give one for each")
-        pieces = sum(len(source.pieces) for source in sources)
-        with progress_bar(pieces, "sentences", chosen.progress) as bar:
-            return list(self._translate(sources, chosen, search, prefixes, count(), bar.update))
+        return one_or_many(texts, partial(self.stream, **options), "texts", progress)
 
     def stream(
-        self, lines: Iterable[str], *, buffer: int = 1000, **options: Any
+        self,
+        lines: Iterable[str],
+        *,
+        buffer: int = 1000,
+        one_sentence: bool = False,
+        long: str = "error",
+        align: bool = False,
+        **options: Any,
     ) -> Iterator[Translation]:
         """Translate a stream of texts, `buffer` at a time.
 
@@ -195,7 +184,12 @@ class Translator(LoadedFromFiles):
             lines: the texts; may be endless.
             buffer: how many texts are read before they are translated. More texts make better
                 batches; fewer show results sooner.
-            options: of `TranslateOptions`; `prefix` is one for all.
+            one_sentence: take each text as one sentence. Without it, sentences are translated one
+                by one, and one of more subwords than the longest in training in pieces.
+            long: what to do with a sentence of more subwords than the model takes: "error", "split"
+                it into pieces that are translated one by one, or "truncate" it.
+            align: also find the source subword of each target subword.
+            options: of `SamplingOptions`, such as beam=4, nbest=2.
 
         Returns:
             An iterator over the translation of each text, in order. It raises TextTooLong, or an
@@ -204,45 +198,54 @@ class Translator(LoadedFromFiles):
         Raises:
             UserError: options that don't fit together.
         """
-        require_at_least(buffer=buffer)
-        chosen = TranslateOptions.of(options)
-        if not isinstance(chosen.prefix, str | None):
-            raise UserError("prefix: a stream takes one for all of its texts")
-        search = chosen.search_options(self.settings.beam)  # wrong options raise at once
-        return self._stream(lines, buffer, chosen, search)
+        chosen, search = self._options(align, options)
+        read = (
+            self.read(text, number=number, long=long, one_sentence=one_sentence)
+            for number, text in enumerate(lines, start=1)
+        )
+        require_choice("long", long, *LONG)
+        return self._stream(split_into_buffers(read, buffer), chosen, search)
 
     def _stream(
-        self, lines: Iterable[str], buffer: int, options: TranslateOptions, search: SearchOptions
+        self, buffers: Iterable[list[Source]], options: SamplingOptions, search: SearchOptions
     ) -> Iterator[Translation]:
-        numbers, prefixes = count(), repeat(options.prefix)
-        with progress_bar(None, "sentences", options.progress) as bar:
-            for group in split_into_buffers(self._read(lines, options), buffer):
-                yield from self._translate(group, options, search, prefixes, numbers, bar.update)
+        batches = count()  # each has a seed of its own
+        for sources in buffers:
+            pieces = [piece for source in sources for piece in source.pieces]
+            decoded = iter(self._decode(pieces, options, search, batches))
+            for source in sources:
+                yield self.join(source, decoded, options.nbest)
 
-    def read(self, text: str, **options: Any) -> Source:
+    def read(
+        self, text: str, *, number: int = 1, long: str = "error", one_sentence: bool = False
+    ) -> Source:
         """The pieces of a text, each for one call of the model: the first step of `translate`.
 
         A caller with a queue of its own decodes pieces of many texts together (`decode`) and joins
         those of a text again (`join`).
 
+        Args:
+            text: the text.
+            number: of the text, for errors.
+            long, one_sentence: see `stream`.
+
         Raises:
             TextTooLong: a sentence is too long, and `long` is "error", the default.
-            UserError: it is no text, or options that don't fit together.
+            UserError: it is no text.
         """
-        return next(self._read([text], TranslateOptions.of(options)))
+        return read_source(text, number, self.pipeline, self.longest_source, long, one_sentence)
 
-    def decode(self, pieces: Sequence[Sequence[str]], **options: Any) -> list[list[Decoded]]:
+    def decode(
+        self, pieces: Sequence[Sequence[str]], *, align: bool = False, **options: Any
+    ) -> list[list[Decoded]]:
         """The hypotheses of each of some pieces, the best one first: the second step."""
-        chosen = TranslateOptions.of(options)
-        return self._decode(pieces, chosen, chosen.search_options(self.settings.beam), None)
+        return self._decode(pieces, *self._options(align, options), count())
 
-    def join(self, source: Source, decoded: Iterable[list[Decoded]], nbest: int) -> Translation:
+    def join(self, source: Source, decoded: Iterator[list[Decoded]], nbest: int) -> Translation:
         """The translation of a text from the hypotheses of its pieces: the last step."""
-        return join_translation(source, iter(decoded), nbest, self.pipeline)
+        return join_translation(source, decoded, nbest, self.pipeline)
 
-    def score(
-        self, pairs: Iterable[tuple[str, str]], *, batch_tokens: int = TranslateOptions.batch_tokens
-    ) -> list[Score]:
+    def score(self, pairs: Iterable[tuple[str, str]], *, batch_tokens: int = 4096) -> list[Score]:
         """log P of given translations.
 
         Args:
@@ -293,51 +296,24 @@ class Translator(LoadedFromFiles):
         text = self.pipeline.decode(" ".join(target_tokens))
         return Attention.of(source, text, (source_tokens, target_tokens), raw)
 
-    def _read(self, texts: Iterable[str], options: TranslateOptions) -> Iterator[Source]:
-        how = self.pipeline, self.longest_source, options.long, options.one_sentence
-        return (read_source(text, number, *how) for number, text in enumerate(texts, start=1))
-
-    def _translate(
-        self,
-        sources: list[Source],
-        options: TranslateOptions,
-        search: SearchOptions,
-        prefixes: Iterable[Any],
-        numbers: Iterator[int],
-        done: Callable[[int], object],
-    ) -> Iterator[Translation]:
-        """Translate texts; each batch takes the next of `numbers` for its seed."""
-        pieces = [piece for source in sources for piece in source.pieces]
-        begun: list[Sequence[str]] | None = None
-        if options.prefix is not None:
-            begun = []  # only the first piece of a text has its prefix
-            for source, prefix in zip(sources, prefixes, strict=False):
-                begins = encode(prefix or "", self._target_pipeline)
-                begun += [() if place else begins for place in range(len(source.pieces))]
-        decoded = iter(self._decode(pieces, options, search, begun, numbers, done))
-        for source in sources:
-            yield join_translation(source, decoded, search.nbest or 1, self.pipeline)
+    def _options(
+        self, align: bool, options: dict[str, Any]
+    ) -> tuple[SamplingOptions, SearchOptions]:
+        chosen, paper = SamplingOptions(**options), PAPER_DECODING
+        limits = {name: paper[name] for name in ("max_len_a", "max_len_b")}
+        beam, alignment = self.settings.beam or paper["beam"], "hard" if align else None
+        return chosen, chosen.search(beam, paper["lenpen"], print_alignment=alignment, **limits)
 
     def _decode(
         self,
         pieces: Sequence[Sequence[str]],
-        options: TranslateOptions,
+        options: SamplingOptions,
         search: SearchOptions,
-        prefixes: list[Sequence[str]] | None,
-        numbers: Iterator[int] | None = None,
-        done: Callable[[int], object] = lambda count: None,
+        batches: Iterator[int],
     ) -> list[list[Decoded]]:
-        numbers = numbers or count()
-
         def answer(batch: list[int]) -> list[list[Decoded]]:
-            number, seed = next(numbers), options.seed
-            found = self.engine.decode(
-                [pieces[n] for n in batch],
-                search,
-                prefixes and [prefixes[n] for n in batch],
-                None if seed is None else seed_of(seed, number),
-            )
-            done(len(batch))
-            return found
+            number, seed = next(batches), options.seed
+            own = None if seed is None else seed_of(seed, number)
+            return self.engine.decode([pieces[n] for n in batch], search, own)
 
         return in_batches(pieces, options.batch_tokens, answer)

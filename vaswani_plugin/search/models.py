@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vaswani_plugin.devices import runs_on_host
@@ -102,18 +103,96 @@ class Model(Protocol):
         """Prepare for a batch: how to start it, and whether threads may share it."""
 
 
-class TransformerModel:
+class PairModel(Model, Protocol):
+    """An encoder-decoder that can be searched, and that scores given targets.
+
+    Attributes:
+        longest_source: greatest length of a source, the end of sentence included.
+    """
+
+    @property
+    def longest_source(self) -> int:
+        """See the class."""
+
+    def token_log_probabilities(
+        self, sources: Tensor, rows: Tensor, previous: Tensor, target: Tensor
+    ) -> Tensor:
+        """log P of each token of given targets.
+
+        Args:
+            sources: (B, S), padded on the left.
+            rows: the row of `sources` that each target belongs to, (R,).
+            previous: the targets shifted right, (R, T), padded on the right.
+            target: (R, T), likewise.
+
+        Returns:
+            (R, T), natural logarithms; values at padding are undefined.
+        """
+
+
+SCORED_TOGETHER = 1 << 22
+"""Logits of given targets formed at a time: 16 MiB in float32."""
+
+
+def projected_log_probabilities(
+    features: Tensor, targets: Tensor, project: Callable[[Tensor], Tensor], vocabulary: int
+) -> Tensor:
+    """Compute log P of each target in chunks: the logits are never in memory all at once.
+
+    Args:
+        features: outputs of the decoder, (N, D).
+        targets: numbers of tokens, (N,).
+        project: (n, D) -> logits (n, V).
+        vocabulary: V.
+
+    Returns:
+        Natural logarithms (N,), at least in float32.
+    """
+    rows = max(1, SCORED_TOGETHER // vocabulary)
+    found = []
+    for x, gold in zip(torch.split(features, rows), torch.split(targets, rows), strict=True):
+        logits = project(x)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        found.append(-F.cross_entropy(logits, gold, reduction="none"))
+    return torch.cat(found)
+
+
+class EncoderDecoderModel:
+    """What `TransformerModel` and `RecurrentModel` share: scores of given targets.
+
+    Args:
+        model: an encoder-decoder of `modules`.
+        longest: source and target in tokens, the ends of sentence included.
+    """
+
+    dictionary = None
+
+    def __init__(self, model: Any, longest: tuple[int, int]) -> None:
+        self.model, self.decoder = model.eval(), model.decoder
+        self.longest_source, self.longest_target = longest
+
+    def token_log_probabilities(
+        self, sources: Tensor, rows: Tensor, previous: Tensor, target: Tensor
+    ) -> Tensor:
+        """See `PairModel`."""
+        memory, decoder = self.model.encode(sources).select(rows), self.decoder
+        features = self.model.decode(previous, memory, right_padded=True).features  # (R, T, D)
+        flat, gold = features.flatten(0, 1), target.flatten()
+        vocabulary = decoder.projection.weight.size(0)
+        log_p = projected_log_probabilities(flat, gold, decoder.project, vocabulary)
+        return log_p.view(target.shape)
+
+
+class TransformerModel(EncoderDecoderModel):
     """A Transformer of `modules` for searches, in evaluation mode.
 
     Args:
         model: encoder and decoder.
     """
 
-    dictionary = None
-
     def __init__(self, model: EncoderDecoder) -> None:
-        self.model, self.decoder = model.eval(), model.decoder
-        self.longest_target: int = model.decoder.positions.max_positions
+        longest = (stack.positions.max_positions for stack in (model.encoder, model.decoder))
+        super().__init__(model, tuple(longest))
         self._packing = packing()
 
     def prepare(self) -> tuple[Start, bool]:

@@ -7,26 +7,15 @@ import torch
 from torch import Tensor
 
 from vaswani_plugin.modules.recurrent import (
-    RecurrentEncoderDecoder,
     RecurrentMemory,
     RecurrentOutput,
     TargetReader,
 )
-from vaswani_plugin.search.models import Beams, RowBeams, Sources, Start
+from vaswani_plugin.search.models import Beams, EncoderDecoderModel, RowBeams, Sources, Start
 
 
-class RecurrentModel:
-    """A recurrent encoder-decoder of `modules` for searches, in evaluation mode.
-
-    Args:
-        model: encoder and decoder.
-        longest: greatest length of an output, the end of sentence included.
-    """
-
-    dictionary = None
-
-    def __init__(self, model: RecurrentEncoderDecoder, longest: int) -> None:
-        self.model, self.decoder, self.longest_target = model.eval(), model.decoder, longest
+class RecurrentModel(EncoderDecoderModel):
+    """A recurrent encoder-decoder of `modules` for searches, in evaluation mode."""
 
     def prepare(self) -> tuple[Start, bool]:
         """See `Model`."""
