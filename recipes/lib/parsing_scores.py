@@ -20,7 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from vaswani_plugin.errors import UserError, run  # noqa: E402
-from vaswani_plugin.metrics.evalb import COLLINS, Totals, compare  # noqa: E402
+from vaswani_plugin.metrics.evalb import COLLINS, compare, summary  # noqa: E402
 from vaswani_plugin.text.lines import read_lines  # noqa: E402
 from vaswani_plugin.text.outputs import write_atomically  # noqa: E402
 from vaswani_plugin.text.trees import (  # noqa: E402
@@ -58,15 +58,16 @@ def read_tagged(path: Path, gold: list[Tree]) -> list[Tree | None]:
     return trees
 
 
-def scored(gold: list[Tree], trees: Iterable[Tree | None], longest: int | None = None) -> Totals:
-    """EVALB's totals over the sentences that have a tree, and at most `longest` words."""
-    totals = Totals()
-    for number, (right, tree) in enumerate(zip(gold, trees, strict=True), 1):
-        if tree:
-            score = compare(number, to_line(right), to_line(tree), COLLINS)
-            if longest is None or score.length <= longest:
-                totals.add(score)
-    return totals
+def scored(
+    gold: list[Tree], trees: Iterable[Tree | None], longest: int | None = None
+) -> dict[str, float | None]:
+    """EVALB's summary of the sentences that have a tree, and at most `longest` words."""
+    scores = [
+        compare(number, to_line(right), to_line(tree), COLLINS)
+        for number, (right, tree) in enumerate(zip(gold, trees, strict=True), 1)
+        if tree
+    ]
+    return summary([score for score in scores if longest is None or score.length <= longest])
 
 
 def right_branching(gold: Tree, whole: str, inner: str) -> Tree:
@@ -110,12 +111,12 @@ def report(args: argparse.Namespace) -> dict[str, Any]:
     labels = commonest_labels(read_trees(args.train))
     branching = scored(gold, [right_branching(tree, *labels) for tree in gold])
     return {
-        "all": scored(gold, parsed).summary(),
-        f"len_{COLLINS.cutoff}": scored(gold, parsed, COLLINS.cutoff).summary(),
+        "all": scored(gold, parsed),
+        f"len_{COLLINS.cutoff}": scored(gold, parsed, COLLINS.cutoff),
         "without_tree": parsed.count(None),
         "malformed_percent": 100 * alone.count(None) / len(gold),
-        "unconstrained_f1": scored(gold, alone).summary()["bracketing_fmeasure"],
-        "right_branching_f1": branching.summary()["bracketing_fmeasure"],
+        "unconstrained_f1": scored(gold, alone)["bracketing_fmeasure"],
+        "right_branching_f1": branching["bracketing_fmeasure"],
     }
 
 

@@ -77,13 +77,6 @@ def test_the_table_says_what_was_done(run):
     assert "over words as they are" in out and "the mean of each one's references" in out
 
 
-def test_other_scripts_are_said(run, folder):
-    (folder / "zh").write_text("房子在山上\n", encoding="utf-8")
-    code, out, _ = run("--hypothesis", "zh", "--references", "zh")
-    assert code == 0 and out.split("\n")[2].split()[2:] == ["100.00"] * 4
-    assert "1 summaries are in other scripts" in out
-
-
 @pytest.mark.parametrize(
     ("flags", "part"),
     [

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.metrics.rouge import KINDS, lead, rouge
 
 WORDS = st.lists(st.sampled_from(["a", "bb", "ccc", "The", "9"]), max_size=7).map(" ".join)
@@ -82,32 +83,12 @@ def test_the_summary_level_joins_the_subsequences_of_sentences(name):
     assert scores["rougeL"] <= scores["rougeLsum"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "房子在山上，离海不远。",
-        "猫がマットの上に座っています。",
-        "고양이가 매트 위에 앉아 있다.",
-        "Кошка сидела на коврике.",
-        "η γάτα κάθεται στο χαλί",
-        "القطة تجلس على السجادة",
-        "बिल्ली चटाई पर बैठी थी",
-        "แมวนั่งบนเสื่อ",
-        "The mill burned down, said Zoë.",
-    ],
-)
-def test_identical_lines_score_100_in_every_script(text):
-    assert rouge([text], [[text]]) == dict.fromkeys(KINDS, pytest.approx(100.0))
-    changed = rouge([text[: len(text) // 2]], [[text]])
-    assert 0 < changed["rouge1"] < 100
-    assert rouge(["completely other words"], [[text]])["rouge1"] == 0.0
-
-
-def test_words_of_another_script_are_whole():
-    """A vowel sign is a letter's mark, no end of a word; English words beside it are stems."""
-    assert rouge(["की गाड़ी"], [["का गाड़ी"]])["rouge1"] == pytest.approx(50.0)
-    assert rouge(["这些 models"], [["这些 model"]])["rouge1"] == pytest.approx(100.0)
-    assert rouge(["这些 models"], [["这些 model"]], stemming=False)["rouge1"] < 100
+@pytest.mark.parametrize("text", ["房子在山上，离海不远。", "Кошка сидела", "बिल्ली चटाई पर"])
+def test_other_scripts_are_an_error_and_no_0(text):
+    with pytest.raises(UserError, match="summary 2 has no word of a to z"):
+        rouge(["a", text], [["a"], [text]])
+    assert rouge([text], [["models"]])["rouge1"] == 0.0
+    assert rouge(["The mill burned down, said Zoë."], [["The mill burned, said Zoë."]])["rouge1"]
 
 
 def test_what_needs_the_library_says_so(monkeypatch):
@@ -133,11 +114,6 @@ def test_each_kind_takes_its_own_best_reference():
 def test_an_empty_summary_scores_0():
     assert set(rouge([""], [["a b"]]).values()) == {0.0}
     assert rouge(["", "a b"], [["a b"], ["a b"]])["rougeL"] == 50.0
-
-
-def test_a_summary_without_references_is_named():
-    with pytest.raises(ValueError, match="summary 2 has no reference"):
-        rouge(["a", "b"], [["a"], []])
 
 
 def test_lead():

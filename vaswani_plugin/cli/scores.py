@@ -155,19 +155,19 @@ def evalb(
     has_table = format == "text" and not summary
     if has_table:
         print(metric.HEAD)
-    totals, short = metric.Totals(), metric.Totals()
+    scores = []
     for score in metric.score_trees(*trees, settings):
         if has_table:
             print(metric.row(score))
         for message in score.errors:
             print(f"{score.line} : {message}", file=sys.stderr)
-        totals.add(score)
-        if score.length <= settings.cutoff:
-            short.add(score)
+        scores.append(score)
     if has_table:
-        print(metric.total_row(totals))
-    parts = {"all": totals.summary(), f"len_{settings.cutoff}": short.summary()}
-    show(parts, metric.summary(totals, short, settings.cutoff), format)
+        print(metric.total_row(scores))
+    every = metric.summary(scores)
+    short = metric.summary([score for score in scores if score.length <= settings.cutoff])
+    text = metric.as_text({"All": every, f"len<={settings.cutoff}": short})
+    show({"all": every, f"len_{settings.cutoff}": short}, text, format)
 
 
 def rouge(

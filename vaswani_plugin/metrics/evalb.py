@@ -15,7 +15,7 @@ sentence is an error, or is scored in full (up to `MOST_BRACKETS`).
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
@@ -26,14 +26,18 @@ MOST_BRACKETS = 1000
 
 Pairs = frozenset[tuple[str, str]]
 _NONE: frozenset[str] = frozenset()
-_SETS = {
+_KEYWORDS = {
     "DELETE_LABEL": "delete",
     "DELETE_LABEL_FOR_LENGTH": "delete_for_length",
     "QUOTE_LABEL": "quotes",
     "QUOTE_TERM": "quotes",
+    "EQ_LABEL": "equal_labels",
+    "EQ_WORD": "equal_words",
+    "DEBUG": "debug",
+    "MAX_ERROR": "max_error",
+    "CUTOFF_LEN": "cutoff",
+    "LABELED": "label",
 }
-_PAIRS = {"EQ_LABEL": "equal_labels", "EQ_WORD": "equal_words"}
-_NUMBERS = {"DEBUG": "debug", "MAX_ERROR": "max_error", "CUTOFF_LEN": "cutoff", "LABELED": "label"}
 
 
 @dataclass(frozen=True)
@@ -81,23 +85,24 @@ def parse_parameters(lines: Iterable[str], name: str) -> Parameters:
     for number, line in enumerate(lines, 1):
         if line.startswith("#") or not line.split():
             continue
-        place = f"{name}:{number}"
         keyword, *values = line.split()
-        known = _SETS | _PAIRS | _NUMBERS
-        if keyword not in known:
-            raise ValueError(f"{place}: unknown keyword {keyword}; there are {', '.join(known)}")
-        expected = 1 + (keyword in _PAIRS)
-        if len(values) != expected:
-            raise ValueError(f"{place}: {keyword} takes {expected} values, not {len(values)}")
-        one, other, attribute = values[0], values[-1], known[keyword]
-        now = getattr(settings, attribute)
-        if keyword in _NUMBERS:
-            if not re.fullmatch("[01]" if keyword == "LABELED" else "[0-9]{1,9}", one):
-                allowed = "0 or 1" if keyword == "LABELED" else "a number from 0 on"
-                raise ValueError(f"{place}: {keyword} takes {allowed}, not {one!r}")
-            changed: Any = int(one)
+        attribute = _KEYWORDS.get(keyword)
+        now = getattr(settings, attribute or "debug")
+        is_pair = keyword.startswith("EQ_")
+        if attribute is None or len(values) != 1 + is_pair:
+            known = ", ".join(_KEYWORDS)
+            raise ValueError(
+                f"{name}:{number}: {line.strip()!r}: must be a keyword ({known}) and a value; two "
+                "values after EQ_LABEL and EQ_WORD"
+            )
+        one, other = values[0], values[-1]
+        if not isinstance(now, int):
+            changed: Any = now | ({(one, other), (other, one)} if is_pair else {one})
+        elif re.fullmatch("[01]" if keyword == "LABELED" else "[0-9]{1,9}", one):
+            changed = int(one)
         else:
-            changed = now | ({(one, other), (other, one)} if keyword in _PAIRS else {one})
+            allowed = "0 or 1" if keyword == "LABELED" else "a number from 0 on"
+            raise ValueError(f"{name}:{number}: {keyword} takes {allowed}, not {one!r}")
         settings = replace(settings, **{attribute: changed})
     return settings
 
@@ -257,14 +262,11 @@ def _mismatch(gold: _Line, test: _Line, parameters: Parameters) -> list[str]:
 def score_trees(
     gold: Iterable[str], test: Iterable[str], parameters: Parameters
 ) -> Iterator[SentenceScore]:
-    """Scores trees line by line.
+    """Yields the scores of trees, line by line.
 
     Args:
         gold, test: one bracketing a line; equally many lines.
         parameters: EVALB's settings.
-
-    Yields:
-        The score of each line.
 
     Raises:
         ValueError: more errors than `parameters.max_error` allows.
@@ -282,54 +284,49 @@ def score_trees(
         yield score
 
 
-@dataclass
-class Totals:
-    """Sums over sentences, from which EVALB's summaries are computed."""
+TITLES = {
+    "sentence": "Number of sentence",
+    "error_sentence": "Number of Error sentence",
+    "skip_sentence": "Number of Skip  sentence",
+    "valid_sentence": "Number of Valid sentence",
+    "bracketing_recall": "Bracketing Recall",
+    "bracketing_precision": "Bracketing Precision",
+    "bracketing_fmeasure": "Bracketing FMeasure",
+    "complete_match": "Complete match",
+    "average_crossing": "Average crossing",
+    "no_crossing": "No crossing",
+    "2_or_less_crossing": "2 or less crossing",
+    "tagging_accuracy": "Tagging accuracy",
+}
+"""EVALB's name of each number of a summary."""
 
-    sentences: int = 0
-    errors: int = 0
-    skipped: int = 0
-    matched: int = 0
-    gold: int = 0
-    test: int = 0
-    complete: int = 0
-    crossing: int = 0
-    no_crossing: int = 0
-    two_crossing: int = 0
-    words: int = 0
-    tags: int = 0
 
-    def add(self, score: SentenceScore) -> None:
-        """Counts a sentence."""
-        self.sentences += 1
-        self.errors += score.status == ERROR
-        self.skipped += score.status == SKIPPED
-        if score.status == SCORED:
-            for name in ("matched", "gold", "test", "crossing", "words", "tags"):
-                setattr(self, name, getattr(self, name) + getattr(score, name))
-            self.complete += score.gold == score.test == score.matched
-            self.no_crossing += score.crossing == 0
-            self.two_crossing += score.crossing <= 2
+def summary(scores: Sequence[SentenceScore]) -> dict[str, float | None]:
+    """EVALB's summary of sentences, by the keys of `TITLES`.
 
-    def summary(self) -> dict[str, float | None]:
-        """EVALB's summary with EVALB's names; shares in percent, F None where nothing matched."""
-        valid = self.sentences - self.errors - self.skipped
-        recall, precision = percent(self.matched, self.gold), percent(self.matched, self.test)
-        both = recall + precision
-        return {
-            "sentence": self.sentences,
-            "error_sentence": self.errors,
-            "skip_sentence": self.skipped,
-            "valid_sentence": valid,
-            "bracketing_recall": recall,
-            "bracketing_precision": precision,
-            "bracketing_fmeasure": 2 * precision * recall / both if both else None,
-            "complete_match": percent(self.complete, valid),
-            "average_crossing": self.crossing / valid if valid else 0.0,
-            "no_crossing": percent(self.no_crossing, valid),
-            "2_or_less_crossing": percent(self.two_crossing, valid),
-            "tagging_accuracy": percent(self.tags, self.words),
-        }
+    Shares are in percent; F is None where nothing matched.
+    """
+    valid = [score for score in scores if score.status == SCORED]
+    matched = sum(score.matched for score in valid)
+    recall = percent(matched, sum(score.gold for score in valid))
+    precision = percent(matched, sum(score.test for score in valid))
+    both = recall + precision
+    complete = sum(score.gold == score.test == score.matched for score in valid)
+    values = (
+        len(scores),
+        sum(score.status == ERROR for score in scores),
+        sum(score.status == SKIPPED for score in scores),
+        len(valid),
+        recall,
+        precision,
+        2 * precision * recall / both if both else None,
+        percent(complete, len(valid)),
+        sum(score.crossing for score in valid) / len(valid) if valid else 0.0,
+        percent(sum(score.crossing == 0 for score in valid), len(valid)),
+        percent(sum(score.crossing <= 2 for score in valid), len(valid)),
+        percent(sum(score.tags for score in valid), sum(score.words for score in valid)),
+    )
+    return dict(zip(TITLES, values, strict=True))
 
 
 def percent(part: int, whole: int) -> float:
@@ -341,12 +338,6 @@ RULE = "=" * 76
 HEAD = (
     "  Sent.                        Matched  Bracket   Cross        Correct Tag\n"
     " ID  Len.  Stat. Recal  Prec.  Bracket gold test Bracket Words  Tags Accracy\n" + RULE
-)
-TITLES = (
-    *("Number of sentence", "Number of Error sentence", "Number of Skip  sentence"),
-    *("Number of Valid sentence", "Bracketing Recall", "Bracketing Precision"),
-    *("Bracketing FMeasure", "Complete match", "Average crossing", "No crossing"),
-    *("2 or less crossing", "Tagging accuracy"),
 )
 
 
@@ -360,25 +351,27 @@ def row(score: SentenceScore) -> str:
     )
 
 
-def total_row(totals: Totals) -> str:
+def total_row(scores: Sequence[SentenceScore]) -> str:
     """The table's last lines."""
+    names = ("matched", "gold", "test", "crossing", "words", "tags")
+    matched, gold, test, crossing, words, tags = (
+        sum(getattr(score, name) for score in scores) for name in names
+    )
     brackets = ""
-    if totals.gold and totals.test:
+    if gold and test:
         brackets = (
-            f"{'':16}{percent(totals.matched, totals.gold):6.2f} "
-            f"{percent(totals.matched, totals.test):6.2f} "
-            f"{totals.matched:6d} {totals.gold:5d} {totals.test:5d}  {totals.crossing:5d}"
+            f"{'':16}{percent(matched, gold):6.2f} {percent(matched, test):6.2f} "
+            f"{matched:6d} {gold:5d} {test:5d}  {crossing:5d}"
         )
-    accuracy = percent(totals.tags, totals.words)
-    return f"{RULE}\n{brackets}  {totals.words:5d} {totals.tags:5d}   {accuracy:6.2f}"
+    return f"{RULE}\n{brackets}  {words:5d} {tags:5d}   {percent(tags, words):6.2f}"
 
 
-def summary(totals: Totals, short: Totals, cutoff: int) -> str:
-    """Both summaries: of all sentences, and of sentences up to the cut-off length."""
+def as_text(parts: dict[str, dict[str, float | None]]) -> str:
+    """Summaries as EVALB prints them, by their titles."""
     lines = ["=== Summary ==="]
-    for title, part in (("All", totals), (f"len<={cutoff}", short)):
+    for title, part in parts.items():
         lines += ["", f"-- {title} --"]
-        for name, value in zip(TITLES, part.summary().values(), strict=True):
-            number = math.nan if value is None else value
-            lines.append(f"{name:<25} = {number:{'6d' if isinstance(value, int) else '6.2f'}}")
+        for key, value in part.items():
+            form = "6d" if isinstance(value, int) else "6.2f"
+            lines.append(f"{TITLES[key]:<25} = {math.nan if value is None else value:{form}}")
     return "\n".join(lines)

@@ -1,8 +1,7 @@
 """ROUGE-1, -2, -L and -Lsum (Lin 2004) of summaries, by the library rouge-score.
 
 Words are the library's: English, lowercased, a to z and digits, stemmed as in the original script
-with -m. It finds no word in other scripts: there, words are letters with their marks, and each
-character of a script without spaces between words.
+with -m. It finds no word in other scripts, which is an error here.
 
 ROUGE-L treats a summary as one sequence of words. ROUGE-Lsum joins the subsequences of each pair of
 sentences; published figures of CNN/Daily Mail are its. A sentence is a line of a summary; a summary
@@ -10,42 +9,16 @@ of one line is split after full stops.
 """
 
 import re
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from vaswani_plugin.metrics.segments import part_characters
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.summaries import split_at_stops
 
 KINDS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "rougeLsum": "ROUGE-Lsum"}
 """By the library's name of each kind: that in print."""
-SHORTEST_STEMMED = 4  # letters, as in the library
-_LATIN = re.compile("[a-z0-9]")
-
-
-class _AnyScript:
-    """rouge-score's interface of a tokenizer, for text of any script."""
-
-    def __init__(self, stem: Callable[[str], str] | None) -> None:
-        self.stem = stem
-
-    def tokenize(self, text: str) -> list[str]:
-        """The words of a text."""
-        parted = part_characters(text.lower())
-        kept = (c if unicodedata.category(c)[0] in "LMN" else " " for c in parted)
-        words = "".join(kept).split()
-        stem = self.stem
-        if stem is None:
-            return words
-        is_stemmed = lambda word: word.isascii() and len(word) >= SHORTEST_STEMMED  # noqa: E731
-        return [stem(word) if is_stemmed(word) else word for word in words]
-
-
-def is_latin(texts: Sequence[str]) -> bool:
-    """Whether most letters and digits are those that rouge-score's own words consist of."""
-    text = "".join(texts).lower()
-    return 2 * len(_LATIN.findall(text)) >= sum(map(str.isalnum, text))
+_LATIN = re.compile("[a-z0-9]", re.IGNORECASE | re.ASCII)
 
 
 def rouge(
@@ -64,23 +37,24 @@ def rouge(
         stemming: stem English words of more than three letters (Porter 1980).
 
     Raises:
-        ValueError: a summary without references, or rouge-score is not installed.
+        UserError: a summary without references in Latin letters, or rouge-score is not installed.
     """
     try:
         # Imported here: nltk takes up to two seconds where SciPy and scikit-learn are installed.
-        from nltk.stem.porter import PorterStemmer
         from rouge_score.rouge_scorer import RougeScorer
     except ImportError as error:
-        raise ValueError(f"ROUGE needs rouge-score ({error}): pip install rouge-score") from error
-    stem = PorterStemmer().stem if stemming else None
-    english = RougeScorer(list(KINDS), use_stemmer=stemming)
-    of_any_script = RougeScorer(list(KINDS), tokenizer=_AnyScript(stem))
+        raise UserError(f"ROUGE needs rouge-score ({error}): pip install rouge-score") from error
+    scorer = RougeScorer(list(KINDS), use_stemmer=stemming)
     choose: Callable[[Sequence[float]], float] = max if over == "best" else fmean
     scores = []
     for number, (hypothesis, group) in enumerate(zip(hypotheses, references, strict=True), start=1):
         if not group:
-            raise ValueError(f"summary {number} has no reference")
-        scorer = english if is_latin(group) else of_any_script
+            raise UserError(f"summary {number} has no reference")
+        if any(map(str.isalnum, "".join(group))) and not any(map(_LATIN.search, group)):
+            raise UserError(
+                f"the reference of summary {number} has no word of a to z and digits, and "
+                "rouge-score knows no others"
+            )
         found = [scorer.score(_by_sentences(gold), _by_sentences(hypothesis)) for gold in group]
         scores.append([choose([score[kind].fmeasure for score in found]) for kind in KINDS])
     columns = zip(*scores, strict=True)
@@ -103,20 +77,12 @@ def rouge_report(
     over: str,
     stemming: bool,
 ) -> dict[str, Any]:
-    """Score several systems on the same references: the JSON object of `vaswani rouge`.
-
-    Args:
-        systems: the summaries of each system, by its name.
-        references: one or more for each summary.
-        over: how several references count, "best" or "mean".
-        stemming: compare the stems of words.
-    """
+    """The JSON object of `vaswani rouge`: the scores of each system by its name, as of `rouge`."""
     return {
         "summaries": len(references),
         "references": sum(map(len, references)),
         "over": over,
         "stemming": stemming,
-        "other_scripts": sum(not is_latin(group) for group in references),
         "systems": [
             {"name": name, "words": fmean(len(line.split()) for line in lines)}
             | rouge(lines, references, over, stemming)
@@ -138,9 +104,4 @@ def as_text(report: dict[str, Any]) -> str:
         f"{which} of each one's references ({report['references']:,} in all).",
         "ROUGE-L: a summary is one sequence of words; -Lsum: sentence by sentence.",
     ]
-    if others := report["other_scripts"]:
-        lines.append(
-            f"{others:,} summaries are in other scripts than rouge-score's a to z: their words are "
-            "letters between spaces, or single characters."
-        )
     return "\n".join(lines)
