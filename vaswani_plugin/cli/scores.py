@@ -44,7 +44,6 @@ def bleu(
     tokenized: bool = False,
     sacrebleu_tokenizer: Literal["13a", "zh", "ja-mecab", "ko-mecab", "char", "intl"] | None = None,
     compound_split: bool = False,
-    remove_bpe: bool = False,
     source: Path | None = None,
     training_source: Path | None = None,
     plot: Path | None = None,
@@ -70,7 +69,6 @@ def bleu(
             ja-mecab, ko-mecab; char for other languages without spaces between words; else 13a).
         compound_split: with --tokenized: also print BLEU with words split at hyphens
             (English-German).
-        remove_bpe: with --generate-output: join "@@ " subwords.
         source: the source sentences; also prints BLEU by their length.
         training_source: the training set's source; also prints BLEU by how rare a sentence's words
             are in it: by their mean frequency rank, and by the rarest word (needs --source).
@@ -98,7 +96,7 @@ def bleu(
     from vaswani_plugin.metrics.segments import has_no_spaces, read_segments
 
     paths = hypothesis, generate_output, reference, source
-    segments = read_segments(*paths, tokenized=tokenized, join_bpe=remove_bpe, language=language)
+    segments = read_segments(*paths, tokenized=tokenized)
     tokenizer = sacrebleu_tokenizer
     if tokenizer is None:
         tokenizer, warning = report.tokenizer_of(language)

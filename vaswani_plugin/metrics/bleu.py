@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -88,11 +89,7 @@ class Score:
 
 
 def reading(score: float) -> str:
-    """The quality of a translation in words.
-
-    Args:
-        score: BLEU from 0 to 100.
-    """
+    """The quality of a translation in words, by its BLEU from 0 to 100."""
     if score > _TOP[0]:
         return _TOP[1]
     return [text for bound, text in _BANDS if score >= bound][-1]
@@ -140,18 +137,8 @@ def sacrebleu_metric(lowercase: bool = False, tokenizer: str = "13a") -> BLEU:
         ) from error
 
 
-def chrf_metric(lowercase: bool = False) -> CHRF:
-    """chrF2: the F-score (beta 2) of character 1- to 6-grams (Popović 2015)."""
-    return CHRF(lowercase=lowercase)
-
-
 def corpus_score(metric: Metric, hypotheses: Sequence[str], references: References) -> Score:
-    """Score a corpus with one of sacreBLEU's metrics.
-
-    Args:
-        metric: such as `sacrebleu_metric` returns.
-        hypotheses: N segments.
-        references: one or more lists of N segments.
+    """Score a corpus with one of sacreBLEU's metrics, such as `sacrebleu_metric` returns.
 
     Raises:
         ValueError: the sides differ in length or are empty.
@@ -247,7 +234,7 @@ def score(
     """
     hypotheses, references = segments.hypotheses, segments.references
     bleu = corpus_score(sacrebleu_metric(lowercase, tokenizer), hypotheses, references)
-    chrf = corpus_score(chrf_metric(lowercase), hypotheses, references)
+    chrf = corpus_score(CHRF(lowercase=lowercase), hypotheses, references)  # Popović (2015)
     result: dict[str, Any] = {"tokenized": None, "compound_split": None}
     result |= {"sacrebleu": bleu.score, "signature": bleu.signature}
     result |= {"reading": reading(bleu.score)}
@@ -282,8 +269,7 @@ class Bucket(NamedTuple):
         return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
 
 
-def words_of(lines: Iterable[str], lowercase: bool = False) -> Iterable[list[str]]:
-    """The words of each line by which sentences are sorted into buckets."""
+def _words_of_lines(lines: Iterable[str], lowercase: bool) -> Iterable[list[str]]:
     tokenize = Tokenizer13a()
     for line in lines:
         yield tokenize(part_characters(line.lower() if lowercase else line)).split()
@@ -296,15 +282,12 @@ def average_rank(
 
     The rank of a word is 1 + the number of different words that are more frequent in the training
     text. The most frequent word has rank 1, words of equal frequency share a rank, and a word never
-    seen ranks after all others.
+    seen ranks after all others. Without words it is -1.
 
     Args:
         words: of a sentence of the test set.
         frequencies: of the words of the training text.
         ascending: the frequencies in order.
-
-    Returns:
-        -1 for a sentence without words.
     """
     total = len(ascending)
     ranks = [1 + total - bisect_right(ascending, frequencies.get(word, 0)) for word in words]
@@ -328,16 +311,15 @@ def group(values: Sequence[int], firsts: Sequence[int]) -> list[Bucket]:
 
 
 def group_evenly(values: Sequence[float], count: int) -> list[Bucket]:
-    """Sort sentences by their value and cut the order into `count` buckets of equal size.
+    """Sort sentences by their value and cut the order into at most `count` even buckets.
 
-    The sizes differ by one at most. Fewer sentences than `count` make fewer buckets. Sentences with
-    a negative value are left out. The borders of a bucket are its lowest and its highest value,
-    rounded.
+    Sentences with a negative value are left out. The borders of a bucket are its lowest and its
+    highest value, rounded.
     """
     order = sorted((n for n, value in enumerate(values) if value >= 0), key=lambda n: values[n])
     count = min(count, len(order))
     cuts = [len(order) * place // count for place in range(count + 1)] if count else []
-    parts = [order[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
+    parts = [order[start:end] for start, end in pairwise(cuts)]
     return [
         Bucket(round(values[part[0]]), round(values[part[-1]]), tuple(sorted(part)))
         for part in parts
@@ -356,13 +338,13 @@ def by_bucket(
         ValueError: a source without words, a training text that is empty or not UTF-8.
         OSError: the training text can't be read.
     """
-    sources = list(words_of(segments.sources or [], lowercase))
+    sources = list(_words_of_lines(segments.sources or [], lowercase))
     if not any(sources):
         raise ValueError("--source: no words in it")
     groups = {"by_length": group(list(map(len, sources)), LENGTHS)}
     if training is not None:
         # A line at a time: the training text may be larger than the memory.
-        seen = Counter(w for line in words_of(read_text(training), lowercase) for w in line)
+        seen = Counter(w for line in _words_of_lines(read_text(training), lowercase) for w in line)
         ascending = sorted(seen.values())
         ranks = [average_rank(words, seen, ascending) for words in sources]
         groups["by_average_rank"] = group_evenly(ranks, RANK_BUCKETS)

@@ -114,13 +114,8 @@ def paper_trainings() -> list[dict[str, Any]]:
 def by_time(
     hours: float, devices: int | None, device: str | None, teraflops: float | None
 ) -> dict[str, Any]:
-    """Training FLOPs by the paper's method, with the inputs.
-
-    Args:
-        hours: training time.
-        devices: number of devices; None is 1.
-        device: a key of `DEVICES`; None: `teraflops` gives the rate.
-        teraflops: rate of any other device.
+    """The row of the report for a training by `flops_by_time`; a device that is no key of
+    `DEVICES` needs `teraflops`.
 
     Raises:
         ValueError: no rate, or a number that is not positive.
@@ -142,42 +137,28 @@ def by_time(
 
 def as_text(result: dict[str, Any]) -> str:
     """The whole report as text."""
-    parts = [_paper_text(result["paper"])]
-    if "by_time" in result:
-        parts.append(_time_text(result["by_time"]))
-    if "by_counting" in result:
-        parts.append(_counting_text(result["by_counting"]))
-    parts.append(_table_text(result["table_2"]))
-    parts.append(_devices_text(result["devices"]))
-    return "\n\n".join(parts)
+    lines = ["The paper's figures from their inputs:"]
+    for row in result["paper"]:
+        printed = f"printed: {_flops(row['printed_flops'])}"
+        lines.append(f"  {row['model']}: {_product(row)} = {row['flops']:.2e} ({printed})")
+    if row := result.get("by_time"):
+        limit = "at most " if row["kind"] == "peak" else ""
+        lines += ["", f"By time: {_product(row)} = {limit}{row['flops']:.2e} FLOPs"]
+    if row := result.get("by_counting"):
+        lines += [
+            "",
+            f"By counting: {row['arch']}, {row['sentences']} sentences of {row['source_length']} "
+            f"source and {row['target_length']} target tokens, vocabulary {row['vocabulary']:,}: "
+            f"{row['forward_flops']:.3e} FLOPs forward",
+            f"x 3 (backward twice) = {row['flops_per_update']:.3e} FLOPs an update; "
+            f"{row['updates']:,} updates = {row['flops']:.3e} FLOPs",
+        ]
+    return "\n".join([*lines, "", _table_text(result["table_2"]), "", _devices(result["devices"])])
 
 
 def _product(row: dict[str, Any]) -> str:
     devices = " ".join(filter(None, (str(row["devices"]), row["device"])))
     return f"{row['hours']:.4g} h x {devices} x {row['teraflops']:g} TFLOP/s"
-
-
-def _paper_text(rows: list[dict[str, Any]]) -> str:
-    lines = ["The paper's figures from their inputs:"]
-    for row in rows:
-        printed = f"printed: {_flops(row['printed_flops'])}"
-        lines.append(f"  {row['model']}: {_product(row)} = {row['flops']:.2e} ({printed})")
-    return "\n".join(lines)
-
-
-def _time_text(row: dict[str, Any]) -> str:
-    limit = "at most " if row["kind"] == "peak" else ""
-    return f"By time: {_product(row)} = {limit}{row['flops']:.2e} FLOPs"
-
-
-def _counting_text(row: dict[str, Any]) -> str:
-    return (
-        f"By counting: {row['arch']}, {row['sentences']} sentences of {row['source_length']} "
-        f"source and {row['target_length']} target tokens, vocabulary {row['vocabulary']:,}: "
-        f"{row['forward_flops']:.3e} FLOPs forward\n"
-        f"x 3 (backward twice) = {row['flops_per_update']:.3e} FLOPs an update; "
-        f"{row['updates']:,} updates = {row['flops']:.3e} FLOPs"
-    )
 
 
 def _table_text(rows: list[dict[str, Any]]) -> str:
@@ -207,7 +188,7 @@ def _flops(value: float | None) -> str:
     return f"{digits}e{int(exponent)}"
 
 
-def _devices_text(devices: list[dict[str, Any]]) -> str:
+def _devices(devices: list[dict[str, Any]]) -> str:
     from tabulate import tabulate
 
     headers = {"name": "device", "teraflops": "TFLOP/s", "kind": "", "source": "source"}

@@ -27,12 +27,12 @@ from vaswani_plugin.metrics.perplexity import (
     result,
 )
 from vaswani_plugin.metrics.scored_text import (
-    UNKNOWN_WORD,
     ScoredText,
     number_lines,
     text_to_score,
     unknown_warning,
 )
+from vaswani_plugin.text.coding import UNKNOWN
 
 ORDERS = {"uniform": 0, "unigram": 1, "trigram": 3}
 Discounts = tuple[float, float, float]
@@ -153,7 +153,7 @@ def baselines(
         words = dict.fromkeys(word for line in train for word in line.split())
         indices = {word: number for number, word in enumerate(words)}
         # The end of a line is no word, not even </s>; an unknown word is the text's own <unk>.
-        unknown, end = indices.setdefault(UNKNOWN_WORD, len(indices)), len(indices)
+        unknown, end = indices.setdefault(UNKNOWN, len(indices)), len(indices)
         tokens = number_lines(scored.lines, indices, unknown, end)
         scored.warnings.extend(unknown_warning(f"the words of {path}", tokens))
         texts = {"training_perplexity": train}

@@ -12,7 +12,7 @@ byte, the newline in the file. Without line ends, `rates` divides the same bits 
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -44,12 +44,7 @@ class TextCounts:
     bytes: int
 
     def units(self, unit: str, with_line_ends: bool) -> int:
-        """The number of units in the text.
-
-        Args:
-            unit: "word", "character" or "byte".
-            with_line_ends: count each line end as a unit.
-        """
+        """The number of units ("word", "character", "byte"), with or without the line ends."""
         return getattr(self, f"{unit}s") + (self.lines if with_line_ends else 0)
 
 
@@ -65,10 +60,7 @@ def count_text(lines: Iterable[str]) -> TextCounts:
 
 
 def cross_entropy_rate(log_probabilities: Iterable[Any]) -> float:
-    """-1/T sum_t log P(w_t | w_1 .. w_{t-1}), in nats a token.
-
-    Args:
-        log_probabilities: natural logarithms, one a token.
+    """-1/T sum_t log P(w_t | w_1 .. w_{t-1}), in nats a token, of natural logarithms.
 
     Raises:
         ValueError: there is no token.
@@ -85,15 +77,9 @@ def perplexity(bits: float) -> float:
 
 
 def rates(bits: float, counts: TextCounts | None, with_line_ends: bool) -> dict[str, float | None]:
-    """Bits per unit, and perplexity per word, of a whole text; the top explains line ends.
+    """Bits per unit, and perplexity per word, of a text of so many bits, by the report's keys.
 
-    Args:
-        bits: of the text.
-        counts: of its units; None: not known.
-        with_line_ends: count each line end as a unit.
-
-    Returns:
-        By the keys of the report; None where the text has no such unit.
+    A value is None where the text has no such unit, or its counts are not known.
     """
     found: dict[str, float | None] = {}
     for unit in UNITS:
@@ -143,12 +129,7 @@ def by_text_unit(bits: float, counts: TextCounts | None) -> dict[str, Any]:
 
 
 def figure(value: str, unit: str, divisors: TextCounts | None) -> dict[str, Any]:
-    """A published figure in all units: the row of `--figure`.
-
-    Args:
-        value: the number, as text.
-        unit: one of `FIGURES`.
-        divisors: counts of the figure's text; None: not known.
+    """A published figure in all units: the row of `--figure VALUE UNIT`, of a text's counts.
 
     Raises:
         ValueError: no number, no such unit, or a text without such units.
@@ -187,39 +168,20 @@ def finite(value: Any) -> Any:
 
 def as_text(report: dict[str, Any]) -> str:
     """The report as text."""
-    return "\n".join(_lines(report))
+    from tabulate import tabulate
 
-
-def _lines(report: dict[str, Any]) -> Iterator[str]:
-    text = report["text"]
-    if text is not None:
+    lines = []
+    if text := report["text"]:
         counts = ", ".join(f"{text[key]:,} {key}" for key in asdict(TextCounts(0, 0, 0, 0)))
-        yield f"Text: {counts} (line ends counted as lines alone)"
-    windows = report["windows"]
-    if windows is not None:
-        yield (
+        lines.append(f"Text: {counts} (line ends counted as lines alone)")
+    if windows := report["windows"]:
+        lines.append(
             f"Windows: {windows['tokens_per_sample']} tokens, of which up to "
             f"{windows['context_window']} are context"
         )
-    yield ""
-    rows = [_cells(row) for row in report["results"]]
-    from tabulate import tabulate
-
-    yield tabulate(rows, headers=HEADERS, disable_numparse=True, colalign=("left", "left"))
-    yield ""
-    yield LINE_ENDS
-    yield from _overfitting_lines(report["results"])
-    gain = report["dynamic_gain"]
-    if gain is not None:
-        per_word = gain["perplexity_per_word"]
-        rest = "" if per_word is None else f", {per_word:.2f} a word"
-        yield f"Dynamic evaluation gains {gain['perplexity']:.2f} of perplexity a token{rest}."
-    for warning in report["warnings"]:
-        yield f"Warning: {warning}"
-
-
-def _overfitting_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """A table of the n-grams' perplexities on their training text and on other texts."""
+    left: dict[str, Any] = {"disable_numparse": True, "colalign": ("left", "left")}
+    rows = report["results"]
+    lines += ["", tabulate(list(map(_cells, rows)), headers=HEADERS, **left), "", LINE_ENDS]
     counted = [
         [
             *(row["name"], row["coding"]),
@@ -230,11 +192,17 @@ def _overfitting_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
         if "training_perplexity" in row
     ]
     if counted:
-        from tabulate import tabulate
-
-        yield "\nPerplexity a token of what is counted (n-grams overfit):"
         headers = ["", "coding", "training text", "validation text", "this text"]
-        yield tabulate(counted, headers=headers, disable_numparse=True, colalign=("left", "left"))
+        lines.append("\nPerplexity a token of what is counted (n-grams overfit):")
+        lines.append(tabulate(counted, headers=headers, **left))
+    if gain := report["dynamic_gain"]:
+        per_word = gain["perplexity_per_word"]
+        rest = "" if per_word is None else f", {per_word:.2f} a word"
+        lines.append(
+            f"Dynamic evaluation gains {gain['perplexity']:.2f} of perplexity a token{rest}."
+        )
+    lines += [f"Warning: {warning}" for warning in report["warnings"]]
+    return "\n".join(lines)
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.metrics.perplexity import TextCounts, count_text
 from vaswani_plugin.text.binary import read_numbers
+from vaswani_plugin.text.coding import UNKNOWN
 from vaswani_plugin.text.dictionary import Dictionary, load_text_dictionary
 from vaswani_plugin.text.lines import read_lines
 from vaswani_plugin.text.pipeline import Pipeline
-
-UNKNOWN_WORD = "<unk>"
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,14 @@ def read_scored_text(
     if data_bin is not None:
         dictionary = dictionary or load_text_dictionary(data_bin)
         tokens = read_binary(data_bin, split, dictionary)
-        if lines is not None and text is not None:
-            tokens = _of_the_text(tokens, lines, f"{data_bin / split}", text)
+        if lines is not None:  # an <unk> of the text itself is not unknown
+            if len(lines) != len(tokens.sizes):
+                raise UserError(
+                    f"{text} has {len(lines):,} lines, {data_bin / split} "
+                    f"{len(tokens.sizes):,}: they must be the same text"
+                )
+            said = sum(line.split().count(UNKNOWN) for line in lines)
+            tokens = replace(tokens, unknown=max(0, tokens.unknown - said))
     elif pipeline is not None and lines is not None and dictionary is not None:
         encoded = [pipeline.encode(line) for line in lines]
         counts, lost = count_represented(lines, encoded, pipeline)
@@ -104,17 +110,6 @@ def read_scored_text(
         warnings += unknown_warning("the model's coding", tokens)
     coding = getattr(pipeline.settings, "coding", "tokens") if pipeline else "tokens"
     return ScoredText(tokens, dictionary, lines, counts, coding, warnings)
-
-
-def _of_the_text(tokens: Tokens, lines: list[str], split: str, text: Path) -> Tokens:
-    """Binarized tokens of a known text: an <unk> of the text itself is not unknown."""
-    if len(lines) != len(tokens.sizes):
-        raise ValueError(
-            f"{text} has {len(lines):,} lines, {split} {len(tokens.sizes):,}: they must be the "
-            "same text"
-        )
-    said = sum(line.split().count(UNKNOWN_WORD) for line in lines)
-    return replace(tokens, unknown=max(0, tokens.unknown - said))
 
 
 def unknown_warning(who: str, tokens: Tokens) -> list[str]:
@@ -136,15 +131,14 @@ def number_lines(
 
     Args:
         lines: text as tokens.
-        indices: number of each token; none is `end`.
-        unknown: number of a token that has none.
-        end: number of the line end.
+        indices: number of each token; `unknown` is that of the others.
+        end: number of the line end, and of no token.
     """
     numbers, sizes, lost = [], [], 0
     for line in lines:
         words = line.split()
         found = [indices.get(word, unknown) for word in words]
-        lost += found.count(unknown) - words.count(UNKNOWN_WORD)
+        lost += found.count(unknown) - words.count(UNKNOWN)
         numbers += [*found, end]
         sizes.append(len(found) + 1)
     stream = np.array(numbers, np.int64)
@@ -167,7 +161,7 @@ def text_to_score(path: Path) -> list[str]:
     """
     lines = list(read_lines(path))
     if not any(map(str.split, lines)):
-        raise ValueError(f"{path}: the text is empty: there is nothing to score")
+        raise UserError(f"{path}: the text is empty: there is nothing to score")
     return lines
 
 
@@ -180,12 +174,12 @@ def read_binary(folder: Path, split: str, dictionary: Dictionary) -> Tokens:
     prefix = folder / split
     if not all(Path(f"{prefix}{end}").is_file() for end in (".idx", ".bin")):
         there = ", ".join(sorted(path.stem for path in folder.glob("*.idx"))) or "none"
-        raise ValueError(f"{folder} has no split {split!r}; there is: {there}")
+        raise UserError(f"{folder} has no split {split!r}; there is: {there}")
     numbers, sizes = read_numbers(prefix)
     if not len(numbers):
-        raise ValueError(f"{prefix}: the text is empty: there is nothing to score")
+        raise UserError(f"{prefix}: the text is empty: there is nothing to score")
     if numbers.min() < 0 or numbers.max() >= len(dictionary):
-        raise ValueError(
+        raise UserError(
             f"{prefix} holds token {numbers.max()}, its dictionary has {len(dictionary)} "
             "rows: binarize the text again with the model's dictionary"
         )
@@ -196,12 +190,7 @@ def read_binary(folder: Path, split: str, dictionary: Dictionary) -> Tokens:
 def count_represented(
     lines: list[str], encoded: list[str], pipeline: Pipeline
 ) -> tuple[TextCounts, int]:
-    """Count the part of a text that a pipeline's tokens represent.
-
-    Args:
-        lines: of the text.
-        encoded: the tokens of each line, separated by blanks.
-        pipeline: that encoded them.
+    """Count the part of a text that the tokens of a pipeline, those of each line, represent.
 
     Returns:
         The counts, and the number of lines whose words change by encoding and decoding. A line

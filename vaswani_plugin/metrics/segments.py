@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text import coding
+from vaswani_plugin.text.coding import join_bpe
 from vaswani_plugin.text.lines import MOST_DIGITS, read_text
 
 _LOADED = re.compile(r"loaded ([\d,]+) examples from: (.+)\.[^.\s]+$")  # the last part: a language
@@ -49,22 +49,14 @@ class GenerateOutput:
     """The output of fairseq-generate in the order of the corpus: one segment a sentence.
 
     hypotheses are its H lines (tokens), detokenized its D lines, references its T lines (empty
-    where the data has no target side). ended: whether the last line is there, if it should be.
+    where the data has no target side), with "@@ " pieces joined, as by --remove-bpe. ended: whether
+    the last line is there, if it should be.
     """
 
     hypotheses: list[str]
     detokenized: list[str]
     references: list[str]
     ended: bool = True
-
-    def joined(self) -> "GenerateOutput":
-        """The same with "@@ " pieces joined."""
-
-        def join(side: list[str]) -> list[str]:
-            return list(map(coding.join_bpe, side))
-
-        sides = join(self.hypotheses), join(self.detokenized), join(self.references)
-        return GenerateOutput(*sides, self.ended)
 
 
 def read_generate_output(path: Path) -> GenerateOutput:
@@ -100,7 +92,7 @@ def read_generate_output(path: Path) -> GenerateOutput:
     for kind in ("H", "D") + (("T",) if found["T"] else ()):
         _check_complete(path, kind, found[kind], total)
     hypotheses, detokenized, references = (
-        [texts[i] for i in sorted(texts)] for texts in found.values()
+        [join_bpe(texts[i]) for i in sorted(texts)] for texts in found.values()
     )
     is_whole = ended or not (has_sources and references)
     return GenerateOutput(hypotheses, detokenized, references, is_whole)
@@ -140,22 +132,16 @@ def read_segments(
     source: Path | None = None,
     *,
     tokenized: bool = False,
-    join_bpe: bool = False,
-    language: str | None = None,
 ) -> Segments:
     """Read the text to score.
 
-    The punctuation of `generate_output` shows whether it is tokenized text. Such text is scored
-    over its words, or detokenized where the language is known.
-
     Args:
         hypothesis: file with one translation a line.
-        generate_output: output of fairseq-generate, instead of `hypothesis`.
+        generate_output: output of fairseq-generate, instead of `hypothesis`. If its punctuation
+            shows that it is tokenized, it is scored over its words, too.
         references: a file for each list of references; None: the T lines of `generate_output`.
         source: the source text.
         tokenized: score the H lines of `generate_output`.
-        join_bpe: join "@@ " pieces of `generate_output`.
-        language: two-letter code of running text; None: not known.
 
     Raises:
         ValueError: no references, or an empty, mismatched or malformed file; names the file or the
@@ -165,36 +151,29 @@ def read_segments(
     warnings: list[str] = []
     if generate_output is None:
         if hypothesis is None or references is None:
-            raise ValueError("--hypothesis needs --reference FILE")
-        if join_bpe:
-            raise ValueError("--remove-bpe goes with --generate-output; --hypothesis is text")
+            raise UserError("--hypothesis needs --reference FILE")
         name, hypotheses = hypothesis, list(read_text(hypothesis))
         golds = list[list[str]]()
     else:
         name, output = generate_output, read_generate_output(generate_output)
         if tokenized and output.hypotheses != output.detokenized:
-            raise ValueError(
+            raise UserError(
                 f"--tokenized: the references of {name} are detokenized, its H lines are not; give "
                 "tokenized text with --hypothesis and --reference"
             )
-        lines = [*output.detokenized, *output.references]
-        if not join_bpe and 10 * sum("@@ " in line for line in lines) > len(lines):
-            warnings.append(f'{name} holds subwords ("@@ "): joined, as by --remove-bpe')
-            join_bpe = True
         if not output.ended:
             warnings.append(
                 f'{name} has no last line ("Generate ... with beam=..."): if it is cut off, this '
                 "is no score of the whole test set"
             )
-        output = output.joined() if join_bpe else output
         hypotheses, golds = output.detokenized, [output.references]
     if references is not None:
         golds = [_read_matching(path, name, hypotheses) for path in references]
         for path, lines in zip(references, golds, strict=True):
             if not any(map(str.strip, lines)):
-                raise ValueError(f"{path}: every line is blank; a reference needs words")
+                raise UserError(f"{path}: every line is blank; a reference needs words")
     elif not golds[0]:
-        raise ValueError(f"{name}: no T lines; give --reference FILE")
+        raise UserError(f"{name}: no T lines; give --reference FILE")
     places = list(map(str, references or [])) or [f"the T lines of {name}"]
     for place, lines in zip(places, golds, strict=True):
         if damaged := sum(_DAMAGED in line for line in lines):
@@ -204,55 +183,21 @@ def read_segments(
                 "the text; give the references themselves with --reference FILE"
             )
     sources = None if source is None else _read_matching(source, name, hypotheses)
-    segments = Segments(hypotheses, golds, sources, tokenized, warnings)
-    found = {str(name): looks_tokenized(hypotheses)}
-    found |= {place: looks_tokenized(side) for place, side in zip(places, golds, strict=True)}
-    if not tokenized and any(found.values()):
-        _settle_tokenized(segments, found, generate_output is not None, language)
-    return segments
-
-
-def _settle_tokenized(
-    segments: Segments, found: dict[str, bool], generated: bool, language: str | None
-) -> None:
-    """Score tokenized text of fairseq-generate as such, or detokenize it; else only say it.
-
-    `found`: by the names of the hypotheses and of each list of references, whether it looks so.
-    """
-    say, names = segments.warnings.append, [name for name, is_it in found.items() if is_it]
-    if generated and language is not None:
-        from vaswani_plugin.text.moses import make_detokenizer  # imports sacremoses
-
-        say(f"detokenized by Moses' rules for {language}: {' and '.join(names)}")
-        detokenize = make_detokenizer(language)
-
-        def running(side: list[str]) -> list[str]:
-            return list(map(detokenize, side)) if looks_tokenized(side) else side
-
-        segments.hypotheses = running(segments.hypotheses)
-        segments.references = list(map(running, segments.references))
-    elif not all(found.values()):
-        (other, *_) = (name for name, is_it in found.items() if not is_it)
-        way = "--language LL detokenizes it" if generated else "detokenize it"
-        say(f"{names[0]} looks tokenized, {other} does not: their words do not match; {way}")
-    elif generated:
-        segments.tokenized = True
-        say(
-            f"{names[0]} is tokenized: tokenized BLEU is over its words, as by multi-bleu; "
-            "sacreBLEU and chrF of it are not comparable to published ones (--language LL "
-            "detokenizes it)"
-        )
-    else:
-        say(
-            f"{names[0]} looks tokenized, which sacreBLEU is not made for; --tokenized scores its "
-            "words"
-        )
+    sides = zip((str(name), *places), (hypotheses, *golds), strict=True)
+    found = [place for place, side in sides if looks_tokenized(side)]
+    if found and not tokenized:
+        tokenized = generate_output is not None and len(found) == 1 + len(golds)
+        words = "tokenized BLEU is over its words" if tokenized else "--tokenized scores its words"
+        if len(found) <= len(golds):
+            words = "the other side does not, so their words do not match: detokenize it"
+        warnings.append(f"{found[0]} looks tokenized, which sacreBLEU is not made for; {words}")
+    return Segments(hypotheses, golds, sources, tokenized, warnings)
 
 
 def _read_matching(path: Path, other: Path, expected: list[str]) -> list[str]:
     lines = list(read_text(path))
     if len(lines) != len(expected):
-        raise ValueError(
+        raise UserError(
             f"{other} has {len(expected)} segments, {path} has {len(lines)}: they must match "
             "line by line"
         )
