@@ -128,7 +128,6 @@ def test_two_nodes_on_one_machine(alone, start, tmp_path):
     assert_trained_as(alone, tmp_path, finish(first, second))
 
 
-@pytest.mark.slow
 def test_two_workers_on_one_node(alone, start, tmp_path):
     assert_trained_as(alone, tmp_path, finish(begin(*start(), "--distributed-world-size", 2)))
 

@@ -6,15 +6,12 @@ import types
 
 import fairseq.trainer
 import pytest
-import torch
-from fairseq.distributed import utils as distributed_utils
 from fairseq_flags import training_config
 from omegaconf import open_dict
 
 import vaswani_plugin
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin import training
-from vaswani_plugin.fairseq_plugin.training.preemption import any_worker
 from vaswani_plugin.fairseq_plugin.training.trainer import VaswaniTrainer, refuse_what_cannot_train
 
 vaswani_plugin.register()
@@ -33,12 +30,6 @@ def test_commands_use_it_also_if_they_were_imported_before(monkeypatch, name):
     monkeypatch.setitem(sys.modules, name, other)
     training.install()
     assert other.Trainer is str
-
-
-def test_workers_vote_only_where_there_are_several(monkeypatch):
-    monkeypatch.setattr(distributed_utils, "all_reduce", None)
-    alone = types.SimpleNamespace(data_parallel_world_size=1)
-    assert any_worker(alone, True) and not any_worker(alone, False)
 
 
 @pytest.mark.parametrize(
@@ -66,11 +57,6 @@ def test_what_cannot_train_is_refused(changes, message):
         return
     with pytest.raises(UserError, match=message):
         refuse_what_cannot_train(cfg)
-
-
-def test_fp16_is_for_gpus(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    refuse_what_cannot_train(training_config("--arch", "vaswani_debug", "--fp16"))
 
 
 @pytest.mark.parametrize(

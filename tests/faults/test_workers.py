@@ -13,6 +13,7 @@ from tests.faults.conftest import TWO_EPOCHS
 from tests.faults.forks import DEBUG, as_worker, debug_config, start_training, updates_in
 from tests.faults.test_lock import killed_at
 from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED as EXIT_CODE
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.patches import distribution
 
 
@@ -44,7 +45,7 @@ def end_with(code, name=None):
         ((EXIT_CODE,), SystemExit, str(EXIT_CODE)),
         ((-signal.SIGTERM, "SIGTERM"), SystemExit, str(EXIT_CODE)),  # asked before they began
         ((-signal.SIGUSR1, "SIGUSR1"), SystemExit, str(EXIT_CODE)),
-        ((-9, "SIGKILL"), distribution.WorkerLost, "worker 1 was ended by SIGKILL"),
+        ((-9, "SIGKILL"), UserError, "worker 1 was ended by SIGKILL"),
         ((3,), ProcessExitedException, "x"),
     ],
 )
@@ -59,7 +60,7 @@ def test_every_command_reports_the_end_of_a_worker(monkeypatch):
 
     monkeypatch.setattr(torch.multiprocessing, "spawn", spawn)
     cfg = training_config(*TWO_EPOCHS, *DEBUG, "--distributed-world-size", "2").copy()
-    with pytest.raises(distribution.WorkerLost):
+    with pytest.raises(UserError, match="worker 1 was ended"):
         distributed_utils.call_main(cfg, lambda cfg: None)
 
 

@@ -95,7 +95,7 @@ class VaswaniLabelSmoothing(FairseqCriterion):
             Loss in nats, the sample size that divides the gradient, and the logged values.
 
         Raises:
-            UserError: in training, when the model has an adaptive softmax.
+            UserError: when the model has an adaptive softmax.
         """
         if reduce and self._projects_in_loss(model):
             sums = self._projected(model, sample)
@@ -133,7 +133,10 @@ class VaswaniLabelSmoothing(FairseqCriterion):
         )
 
     def _plain(self, model, sample, reduce: bool) -> SmoothedLoss:
-        logits = self._logits(model, sample).flatten(0, 1)  # (B, T, V) -> (N, V)
+        decoder = getattr(getattr(model, "module", model), "decoder", None)  # DDP wraps the model
+        if getattr(decoder, "adaptive_softmax", None) is not None:  # it would return features
+            raise UserError("the model has an adaptive softmax: give --criterion adaptive_loss")
+        logits = model(**_inputs(model, sample))[0].flatten(0, 1)  # (B, T, V) -> (N, V)
         target = sample["target"].flatten()
         loss, nll = label_smoothed_cross_entropy(logits, target, self.epsilon, self.padding_idx)
         correct = target.new_zeros(())
@@ -142,19 +145,6 @@ class VaswaniLabelSmoothing(FairseqCriterion):
         if reduce:
             loss, nll = loss.sum(), nll.sum()
         return SmoothedLoss(loss, nll, correct)
-
-    def _logits(self, model, sample) -> Tensor:
-        """Logits (B, T, V), or log-probabilities, which a log-softmax leaves unchanged."""
-        output = model(**_inputs(model, sample))
-        decoder = getattr(getattr(model, "module", model), "decoder", None)  # DDP wraps the model
-        if getattr(decoder, "adaptive_softmax", None) is None:
-            return output[0]
-        if torch.is_grad_enabled():
-            raise UserError(
-                "the model has an adaptive softmax, through which no label-smoothed loss can be "
-                "trained; give --criterion adaptive_loss, or leave out --adaptive-softmax-cutoff"
-            )
-        return decoder.get_normalized_probs(output, log_probs=True)
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: list[dict[str, Tensor | int]]) -> None:

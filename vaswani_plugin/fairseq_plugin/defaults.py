@@ -1,19 +1,12 @@
 """The paper's values as fairseq's defaults: a run without further flags trains as in section 5."""
 
-import argparse
 from typing import Any
 
 from fairseq.models import ARCH_MODEL_REGISTRY, FairseqLanguageModel
 from fairseq.registry import REGISTRIES
 from omegaconf import DictConfig, OmegaConf
 
-REGISTERED_DEFAULTS = {
-    "criterion": "vaswani_label_smoothing",
-    "optimizer": "vaswani_adam",
-    "lr_scheduler": "vaswani",
-}
-
-SMOOTHING = "criterion.label_smoothing"
+SMOOTHING, CLIPPING = "criterion.label_smoothing", "optimization.clip_norm"
 RESOLVER = "vaswani_default"
 """The name of `value_of` in OmegaConf."""
 
@@ -27,29 +20,25 @@ PAPER_VALUES: dict[str, Any] = {
     "lr_scheduler.lr_factor": 1.0,
     "criterion": "vaswani_label_smoothing",
     SMOOTHING: 0.1,
-    "optimization.clip_norm": 0.0,
+    CLIPPING: 0.0,
 }
 """Section 5, by the keys of fairseq's configuration."""
 
-RECURRENT_MODELS = ("vaswani_seq2seq_lstm", "vaswani_attention_lstm")
-RECURRENT_VALUES: dict[str, Any] = {
-    SMOOTHING: 0.0,
-    "optimization.clip_norm": 5.0,
+# Neither Sutskever et al. (2014) nor Luong et al. (2015) smooth labels; Sutskever et al. limit the
+# gradient's norm to 5. Merity et al. (2017), section 5, limit it to 0.25: gradients "explode", as
+# the lecture notes say.
+VALUES_OF_MODELS: dict[str, dict[str, Any]] = {
+    "vaswani_seq2seq_lstm": {SMOOTHING: 0.0, CLIPPING: 5.0},
+    "vaswani_attention_lstm": {SMOOTHING: 0.0, CLIPPING: 5.0},
+    "vaswani_lm_lstm": {CLIPPING: 0.25},
 }
-"""Values that differ in the recurrent models. Neither Sutskever et al. (2014) nor Luong et al.
-(2015) smooth labels; Sutskever et al. limit the gradient's norm to 5."""
-
-RECURRENT_LANGUAGE_MODEL = "vaswani_lm_lstm"
-RECURRENT_LANGUAGE_MODEL_VALUES: dict[str, Any] = {"optimization.clip_norm": 0.25}
-"""Merity et al. (2017), section 5: gradients "explode", as the lecture notes say."""
+"""Values that differ in a model, whose name the names of its rows begin with."""
 
 PAPER_BATCH = 8 * 4096
 """Padded tokens of an update in the authors' code; in the paper about 25,000 real ones a side."""
 
 TRANSLATION_TASK = "vaswani_translation"
 LANGUAGE_MODEL_TASK = "vaswani_language_modeling"
-LANGUAGE_MODEL_SMOOTHING = 0.0
-"""Section 5.4: label smoothing "hurts perplexity", which is how language models are measured."""
 
 
 def values_of(task: str, model: str) -> dict[str, Any]:
@@ -59,13 +48,13 @@ def values_of(task: str, model: str) -> dict[str, Any]:
         task: the task's registered name.
         model: the model's registered name, or that of one of its rows.
     """
+    values = dict(PAPER_VALUES)
     if task == LANGUAGE_MODEL_TASK:
-        is_recurrent = model.startswith(RECURRENT_LANGUAGE_MODEL)
-        own = RECURRENT_LANGUAGE_MODEL_VALUES if is_recurrent else {}
-        return {**PAPER_VALUES, SMOOTHING: LANGUAGE_MODEL_SMOOTHING, **own}
-    if model.startswith(RECURRENT_MODELS):
-        return {**PAPER_VALUES, **RECURRENT_VALUES}
-    return PAPER_VALUES
+        # Section 5.4: smoothing "hurts perplexity", which is how language models are measured.
+        values[SMOOTHING] = 0.0
+    for name, own in VALUES_OF_MODELS.items():
+        values |= own if model.startswith(name) else {}
+    return values
 
 
 def names_of(cfg: DictConfig) -> tuple[str, str]:
@@ -81,8 +70,8 @@ def value_of(key: str, *, _root_: DictConfig) -> Any:
 
 def install() -> None:
     """Make the plugin's criterion, optimizer and schedule the defaults of fairseq."""
-    for registry, name in REGISTERED_DEFAULTS.items():
-        REGISTRIES[registry]["default"] = name
+    for registry in ("criterion", "optimizer", "lr_scheduler"):
+        REGISTRIES[registry]["default"] = PAPER_VALUES[registry]
     OmegaConf.register_new_resolver(RESOLVER, value_of, replace=True)
 
 
@@ -92,18 +81,6 @@ def task_of(arch: str) -> str | None:
         return None
     is_language_model = issubclass(ARCH_MODEL_REGISTRY[arch], FairseqLanguageModel)
     return LANGUAGE_MODEL_TASK if is_language_model else TRANSLATION_TASK
-
-
-def set_recurrent_defaults(
-    parser: argparse.ArgumentParser, values: dict[str, Any] = RECURRENT_VALUES
-) -> None:
-    """Make a recurrent model's limit of the gradient's norm the default of `--clip-norm`.
-
-    Args:
-        parser: the parser that fairseq passes to a model.
-        values: the model's own.
-    """
-    parser.set_defaults(clip_norm=values["optimization.clip_norm"])
 
 
 def report(cfg: DictConfig) -> str:

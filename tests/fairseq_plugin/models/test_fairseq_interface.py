@@ -1,8 +1,10 @@
 """What fairseq's own Transformer takes and returns, ours does: with the same weights, the same."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
-from model_factory import make_model, make_stock_twin, make_task, random_batch
+from model_factory import make_dictionary, make_model, make_stock_twin, make_task, random_batch
 
 LENGTHS = [(9, 7), (4, 11), (12, 2)]
 NEAR = {"atol": 1e-5, "rtol": 1e-4}
@@ -104,3 +106,29 @@ def test_an_incomplete_configuration_is_completed_before_anything_is_built(task)
     bare = OmegaConf.create({"heads": 4, "max_source_positions": 9, "max_target_positions": 9})
     model = VaswaniTransformer.build_model(bare, task)
     assert model.projection_weight.size(1) == 512 and len(model.encoder.layers) == 6
+
+
+def test_differing_dictionaries_share_only_the_decoder():
+    task = SimpleNamespace(
+        source_dictionary=make_dictionary(20, "s"), target_dictionary=make_dictionary(31, "t")
+    )
+    with pytest.raises(ValueError, match="--joined-dictionary, or give --share-embeddings decoder"):
+        make_model(task)
+    model = make_model(task, share_embeddings="decoder")
+    assert model.encoder.embedding.weight.shape == (24, 32)
+    assert model.projection_weight.shape == (35, 32)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_sentence_past_the_limit_is_refused_and_one_at_it_is_not(task, side):
+    model = make_model(task, max_source_positions=9, max_target_positions=9)
+    at_the_limit = {"source": (9, 3), "target": (3, 9)}[side]
+    model(**random_batch(task, [at_the_limit]))
+    past = {"source": (10, 3), "target": (3, 10)}[side]
+    message = (
+        rf"a {side} sentence has 10 tokens and the model 9 positions; shorten it, .*"
+        rf"--max-{side}-positions"
+    )
+    with pytest.raises(ValueError, match=message):
+        model(**random_batch(task, [past]))
+    assert model.max_positions() == (9, 9)

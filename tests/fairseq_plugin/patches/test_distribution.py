@@ -4,8 +4,6 @@ Our own models, tasks and launchers are in tests/distributed.
 """
 
 import argparse
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,51 +11,12 @@ from fairseq.distributed import utils as distributed_utils
 from omegaconf import OmegaConf
 
 import vaswani_plugin
-from tests.conftest import PLUGIN, STOCK_TINY, fairseq_environment, run_module
-from tests.support.commands import run_python
+from tests.conftest import STOCK_TINY
 from vaswani_plugin.fairseq_plugin.patches import distribution
 
 vaswani_plugin.register()
 
 needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="mends machines without GPUs")
-
-# fairseq-train, whose workers are forks: new processes import fairseq, which takes longest.
-FORKED = """
-import functools, runpy, torch
-start = functools.partial(torch.multiprocessing.start_processes, start_method="fork")
-torch.multiprocessing.spawn = start
-runpy.run_module("fairseq_cli.train", run_name="__main__", alter_sys=True)
-"""
-
-
-def test_two_workers_equal_one_with_twice_the_batches(toy_data_bin, run_fairseq, tmp_path):
-    one, two = tmp_path / "one", tmp_path / "two"
-    arguments = [toy_data_bin, *STOCK_TINY]
-    single = run_fairseq(
-        "train", *arguments, "--update-freq", 2, "--max-epoch", 2, "--save-dir", one
-    )
-    assert single.returncode == 0, single.stderr
-    # the first epoch under torchrun, the second by fairseq's own start, which also resumes
-    first = run_module(
-        *("torch.distributed.run", "--standalone", "--nproc-per-node", 2),
-        *("--no-python", Path(sys.executable).with_name("fairseq-train")),
-        *(*arguments, "--user-dir", PLUGIN, "--max-epoch", 1, "--save-dir", two),
-    )
-    assert first.returncode == 0, first.stderr
-    assert first.stdout.count("done training") == 1, "each worker trained alone"
-    second = run_python(
-        *("-c", FORKED, *arguments, "--user-dir", PLUGIN, "--distributed-world-size", 2),
-        *("--max-epoch", 2, "--save-dir", two, "--ddp-backend", "legacy_ddp"),
-        **{"capture_output": True, "text": True, "env": fairseq_environment(), "timeout": 300},
-    )
-    assert second.returncode == 0, second.stderr
-    alone, together = (torch.load(folder / "checkpoint_last.pt") for folder in (one, two))
-    assert (
-        together["optimizer_history"][-1]["num_updates"]
-        == alone["optimizer_history"][-1]["num_updates"]
-    )
-    for name, weight in alone["model"].items():
-        torch.testing.assert_close(together["model"][name], weight, rtol=0, atol=1e-6)
 
 
 def test_a_workers_complaint_reaches_the_user(toy_data_bin, run_fairseq, tmp_path):

@@ -1,8 +1,6 @@
 """What stands in for fairseq's compiled extensions: by the rules, and equal to them."""
 
 import sys
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
-from pathlib import Path
 from types import ModuleType
 
 import fairseq.data
@@ -13,7 +11,7 @@ import torch
 from fairseq.data import data_utils
 from fairseq.data.token_block_dataset import TokenBlockDataset
 from fairseq.scoring.bleu import BleuConfig, BleuStat, Scorer
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import vaswani_plugin
@@ -22,10 +20,6 @@ from vaswani_plugin.fairseq_plugin.patches import extensions
 vaswani_plugin.register()
 
 FAST = ("fairseq.data.data_utils_fast", "fairseq.data.token_block_utils_fast")
-LENGTHS = st.lists(st.integers(1, 30), min_size=1, max_size=80)
-LIMITS = (st.sampled_from([-1, 0, 30, 45, 100, 400]), st.sampled_from([-1, 0, 1, 3, 8, 20]))
-MULTIPLES = st.integers(1, 9)
-SIZES = st.lists(st.integers(0, 9), min_size=1, max_size=60).filter(any)
 
 
 def int64(values) -> np.ndarray:
@@ -139,70 +133,3 @@ def test_they_stand_in_only_where_fairseq_has_none(monkeypatch):
         monkeypatch.setitem(sys.modules, name, own)
     extensions.provide_missing_extensions()
     assert [sys.modules[name] for name in FAST] == [own, own]
-
-
-class Compiled:
-    """The two extensions of the environment's fairseq that make batches and blocks."""
-
-    def __init__(self) -> None:
-        paths = [find_spec(name).origin for name in FAST]
-        self.batches, self.blocks = map(self._load, paths)
-
-    def _load(self, path: str) -> ModuleType:
-        spec = spec_from_file_location(Path(path).name.partition(".")[0], path)
-        module = module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-
-
-@pytest.fixture(scope="module")
-def compiled() -> Compiled:
-    if find_spec("fairseq.libbleu") is None:
-        pytest.skip("NOT TESTED: fairseq was installed without its extensions")
-    return Compiled()
-
-
-@pytest.mark.slow
-@settings(max_examples=300, deadline=None)
-@given(LENGTHS, *LIMITS, MULTIPLES, st.booleans())
-def test_batches_equal_the_compiled_ones(
-    compiled, lengths, max_tokens, max_sentences, multiple, by_length
-):
-    indices, lengths = (
-        np.arange(len(lengths))[::-1].copy(),
-        int64(sorted(lengths) if by_length else lengths),
-    )
-    limits = (max_tokens, max_sentences, multiple)
-    made = [
-        each.batch_by_size_vec(indices, lengths, *limits) for each in (extensions, compiled.batches)
-    ]
-    assert as_lists(made[0]) == as_lists(made[1])
-    assert {batch.dtype for batch in made[0]} == {batch.dtype for batch in made[1]}
-    by_function = extensions.batch_by_size_fn(
-        indices, lambda i: lengths[len(lengths) - 1 - i], *limits
-    )
-    assert as_lists(by_function) == as_lists(made[1])
-
-
-@pytest.mark.slow
-@settings(max_examples=300, deadline=None)
-@given(
-    SIZES,
-    st.sampled_from(["none", "complete", "complete_doc", "eos"]),
-    st.integers(1, 30),
-    st.integers(0, 3),
-)
-def test_blocks_equal_the_compiled_ones(compiled, sizes, mode, block_size, separator):
-    text, sizes = (mode, block_size, separator), int64(sizes)
-    try:
-        expected = compiled.blocks._get_slice_indices_fast(sizes, *text)
-    except ValueError:  # where there is no block, the compiled one fails
-        expected = np.zeros((0, 2), dtype=np.int64)
-    found = extensions._get_slice_indices_fast(sizes, *text)
-    assert found.dtype == np.int64
-    assert found.tolist() == expected.tolist()
-    wheres = [
-        each._get_block_to_dataset_index_fast(sizes, expected)
-        for each in (extensions, compiled.blocks)
-    ]
-    assert wheres[0].tolist() == wheres[1].tolist()

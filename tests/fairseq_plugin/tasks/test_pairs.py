@@ -129,44 +129,10 @@ def test_sentences_are_those_read_one_by_one(files):
         assert_same(sample, make_fairseqs(*files)[sample["id"]])
 
 
-@pytest.mark.parametrize("change", _pairs.CHANGES_OF_A_PAIR)
-def test_pairs_that_fairseq_changes_are_left_to_it(files, change):
-    assert SentencePairs.can_hold(make_fairseqs(*files))
-    assert not SentencePairs.can_hold(make_fairseqs(*files, **{change: True}))
-
-
 def test_alignments_constraints_and_other_datasets_are_left_to_fairseq(files):
     for name in ("align_dataset", "constraints"):
         assert not SentencePairs.can_hold(make_fairseqs(*files, **{name: [torch.tensor([0])] * 30}))
     assert not SentencePairs.can_hold(make_pairs(*files))
-
-
-class Noised(LanguagePairDataset):
-    """As fairseq's denoising datasets do it: noise is added where a pair is read."""
-
-    def __getitem__(self, index):
-        return {**super().__getitem__(index), "source": torch.tensor([9, EOS])}
-
-
-class NoisedPairs(SentencePairs):
-    """The same of ours."""
-
-    def __getitem__(self, index):
-        return {**super().__getitem__(index), "source": torch.tensor([9, EOS])}
-
-
-def test_a_subclass_that_reads_its_pairs_otherwise_is_not_bypassed(files):
-    source, target = files
-    words = make_dictionary(20)
-    for dataset in (
-        Noised(source, source.sizes, words, target, target.sizes, words),
-        NoisedPairs(make_fairseqs(*files)),
-    ):
-        loader = torch.utils.data.DataLoader(
-            dataset, batch_sampler=[[4, 5]], collate_fn=dataset.collater
-        )
-        (batch,) = loader
-        assert batch["net_input"]["src_tokens"].tolist() == [[9, EOS]] * 2
 
 
 def test_sources_alone_and_those_of_other_files(files):

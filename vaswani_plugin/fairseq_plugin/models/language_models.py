@@ -17,10 +17,7 @@ from vaswani_plugin.fairseq_plugin.configurations import (
     configuration_of,
     text_positions,
 )
-from vaswani_plugin.fairseq_plugin.defaults import (
-    RECURRENT_LANGUAGE_MODEL_VALUES,
-    set_recurrent_defaults,
-)
+from vaswani_plugin.fairseq_plugin.defaults import CLIPPING, VALUES_OF_MODELS
 from vaswani_plugin.fairseq_plugin.models._common import (
     CausalDecoder,
     IncrementalState,
@@ -74,22 +71,9 @@ class LanguageDecoder(LanguageModel, TextDecoder):
         features_only: bool = False,
         return_all_hiddens: bool = False,
     ) -> tuple[Tensor, Extra]:
-        """Predict each next token.
+        """Predict each next token; see `VaswaniDecoder.forward`.
 
-        Args:
-            src_tokens: (B, T), the text shifted right, padded on either side.
-            src_lengths: not needed: padding is read off the tokens.
-            encoder_out: not needed: there is no encoder.
-            incremental_state: key-value cache; only positions not yet in it are computed.
-            features_only: stop before the projection.
-            return_all_hiddens: also return the first layer's input and each layer's output.
-
-        Returns:
-            Logits (B, T', V), or features (B, T', D), where T' is the number of computed
-            positions; and a dictionary, on request with `inner_states` [(T', B, D)].
-
-        Raises:
-            UserError: when T exceeds the positions of the model.
+        `src_tokens` is the text shifted right, (B, T), padded on either side.
         """
         require_text_positions(src_tokens.size(1), self.max_target_positions)
         output = super().forward(src_tokens, incremental_state, self.right_padded)
@@ -108,15 +92,7 @@ class VaswaniLanguageModel(ProjectedLoss, FairseqLanguageModel):
 
     @classmethod
     def build_model(cls, cfg: VaswaniLanguageModelConfig, task: Any) -> "VaswaniLanguageModel":
-        """Build the model of a configuration.
-
-        Args:
-            cfg: the configuration; missing fields get their defaults.
-            task: has the dictionary.
-
-        Raises:
-            ValueError: when sizes don't fit, or inputs and outputs have different dictionaries.
-        """
+        """Build the model of a configuration; missing fields get their defaults."""
         require_one_dictionary(task)
         limit = text_positions(cfg)
         cfg = configuration_of(cfg, Configuration, max_target_positions=limit)
@@ -151,15 +127,7 @@ class OneLayerModel(ProjectedLoss, FairseqLanguageModel):
 
     @classmethod
     def build_model(cls, cfg: OneLayerConfig, task: Any) -> "OneLayerModel":
-        """Build the model of a configuration.
-
-        Args:
-            cfg: the configuration.
-            task: has the dictionary.
-
-        Raises:
-            ValueError: when a size is below 1, --d-model is odd, or --dropout is out of range.
-        """
+        """Build the model of a configuration; missing fields get their defaults."""
         require_one_dictionary(task)
         limit, dictionary = text_positions(cfg), task.source_dictionary
         cfg = configuration_of(cfg, OneLayerConfiguration)
@@ -215,19 +183,11 @@ class LSTMLanguageModel(ProjectedLoss, FairseqLanguageModel):
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
         """Add the model's flags, with its limit of the gradient's norm as the default."""
         super().add_args(parser)
-        set_recurrent_defaults(parser, RECURRENT_LANGUAGE_MODEL_VALUES)
+        parser.set_defaults(clip_norm=VALUES_OF_MODELS["vaswani_lm_lstm"][CLIPPING])
 
     @classmethod
     def build_model(cls, cfg: RecurrentLanguageModelConfig, task: Any) -> "LSTMLanguageModel":
-        """Build the model of a configuration.
-
-        Args:
-            cfg: the configuration.
-            task: has the dictionary.
-
-        Raises:
-            ValueError: when a size or a dropout is out of range.
-        """
+        """Build the model of a configuration; missing fields get their defaults."""
         require_one_dictionary(task)
         cfg = configuration_of(cfg, RecurrentLanguageModelConfiguration)
         dictionary = task.source_dictionary

@@ -22,7 +22,7 @@ from vaswani_plugin.fairseq_plugin.configurations import (
     Seq2SeqLSTMConfig,
     configuration_of,
 )
-from vaswani_plugin.fairseq_plugin.defaults import set_recurrent_defaults
+from vaswani_plugin.fairseq_plugin.defaults import CLIPPING, VALUES_OF_MODELS
 from vaswani_plugin.fairseq_plugin.models._common import (
     CausalDecoder,
     ProjectedLoss,
@@ -57,17 +57,9 @@ class LSTMEncoder(SourceReader, SourceEncoder):
         src_lengths: Tensor | None = None,
         known_lengths: np.ndarray | None = None,
     ) -> dict[str, list[Tensor]]:
-        """Encode a batch.
+        """Encode a batch; see `VaswaniEncoder.forward`. Without `known_lengths` the host waits.
 
-        Args:
-            src_tokens: (B, S), padded on either side.
-            src_lengths: not needed: padding is read off the tokens.
-            known_lengths: lengths of the sentences (B,), known without looking at the device. None:
-                the device counts them, and the host waits.
-
-        Returns:
-            `encoder_out` [(S, B, D)], `encoder_padding_mask` [(B, S), True at padding], or [] if
-            there is no padding, and `state` [h, c], each (N, B, D): each sentence's final states.
+        The output also has `state` [h, c], each (N, B, D): the final states of each sentence.
         """
         lengths = None if known_lengths is None else torch.as_tensor(known_lengths, device="cpu")
         memory = self.read(src_tokens, lengths)
@@ -100,18 +92,9 @@ class LSTMDecoder(TargetReader, CausalDecoder):
         features_only: bool = False,
         src_lengths: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
-        """Predict each next token.
+        """Predict each next token; see `VaswaniDecoder.forward`.
 
-        Args:
-            prev_output_tokens: (B, T), the target shifted right.
-            encoder_out: the output of `LSTMEncoder`.
-            incremental_state: cache; if it holds a state, only the last token is read.
-            features_only: stop before the projection.
-            src_lengths: not needed.
-
-        Returns:
-            Logits (B, T', V), or features (B, T', D), where T' is the number of computed
-            positions; and a dictionary of `attn` [(B, T', S), or None without attention].
+        If `incremental_state` holds a state, only the last token is read.
         """
         cache = (incremental_state or {}).get(CACHE)
         tokens, state, fed = prev_output_tokens, None, None
@@ -142,12 +125,7 @@ class LSTMDecoder(TargetReader, CausalDecoder):
     def reorder_incremental_state(
         self, incremental_state: dict[str, dict[str, Tensor]], new_order: Tensor
     ) -> None:
-        """Reorder the rows of the state: the new row i is the old row `new_order[i]`.
-
-        Args:
-            incremental_state: the state, changed in place.
-            new_order: indices of old rows, (B',).
-        """
+        """Reorder the rows of the state in place: the new row i is the old `new_order[i]`."""
         cache = incremental_state.get(CACHE, {})
         for name, tensor in cache.items():
             cache[name] = tensor.index_select(1, new_order)
@@ -166,22 +144,13 @@ class RecurrentModel(ProjectedLoss, FairseqEncoderDecoderModel):
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
-        """Add the model's flags, with its training recipe as the defaults."""
+        """Add the model's flags, with its limit of the gradient's norm as the default."""
         super().add_args(parser)
-        set_recurrent_defaults(parser)
+        parser.set_defaults(clip_norm=VALUES_OF_MODELS["vaswani_seq2seq_lstm"][CLIPPING])
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "RecurrentModel":
-        """Build the model of a configuration.
-
-        Args:
-            cfg: the configuration.
-            task: has the two dictionaries.
-
-        Raises:
-            ValueError: when sizes don't fit, or all embeddings are to be shared between
-                different dictionaries.
-        """
+        """Build the model of a configuration; missing fields get their defaults."""
         cfg = configuration_of(cfg, cls.configuration)
         dictionaries = task.source_dictionary, task.target_dictionary
         built = build_recurrent(cfg, *dictionaries, LSTMEncoder, LSTMDecoder)

@@ -191,16 +191,7 @@ class VaswaniTransformer(ProjectedLoss, FairseqEncoderDecoderModel):
 
     @classmethod
     def build_model(cls, cfg: VaswaniTransformerConfig, task: Any) -> "VaswaniTransformer":
-        """Build the model of a configuration.
-
-        Args:
-            cfg: the configuration; missing fields get their defaults.
-            task: has the two dictionaries, and a parser's task its `grammar`.
-
-        Raises:
-            ValueError: when sizes don't fit, or all embeddings are to be shared between
-                different dictionaries.
-        """
+        """Build the model of a configuration; missing fields get their defaults."""
         cfg = configuration_of(cfg, Configuration)
         words = None
         if cfg.next_word and hasattr(task, "grammar"):

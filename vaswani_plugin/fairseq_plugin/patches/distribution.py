@@ -31,10 +31,6 @@ class WorkersError(UserError):
     """A user's mistake that a worker found; the message describes it."""
 
 
-class WorkerLost(UserError):
-    """A worker was killed from outside; the message names the signal."""
-
-
 def join_torchrun() -> None:
     """``torchrun fairseq-train --cpu`` starts independent trainings into one folder.
 
@@ -90,12 +86,6 @@ def worker_exits_reported() -> Iterator[None]:
     """Let the process that started the workers end as a worker ended.
 
     PyTorch ends the other workers, by SIGKILL if they don't react within half a minute.
-
-    Raises:
-        SystemExit: a worker ended by SIGTERM or SIGUSR1, with or without its handler; the code is
-            `EXIT_CODE_WHEN_PREEMPTED`.
-        WorkerLost: another signal ended the worker.
-        ProcessExitedException: the worker ended with another exit code.
     """
     try:
         yield
@@ -105,7 +95,7 @@ def worker_exits_reported() -> Iterator[None]:
             raise SystemExit(EXIT_CODE_WHEN_PREEMPTED) from None
         if error.signal_name is None:
             raise
-        raise WorkerLost(
+        raise UserError(
             f"worker {error.error_index} was ended by {error.signal_name} (out of memory, or"
             " by hand), and the others with it: the same command continues from the last save"
         ) from error

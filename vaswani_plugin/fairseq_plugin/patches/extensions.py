@@ -66,12 +66,6 @@ def batch_by_size_vec(
         max_tokens: most tokens of a batch, its padding included; 0 or less for any number.
         max_sentences: most sentences of a batch; 0 or less for any number.
         bsz_mult: see above.
-
-    Returns:
-        The batches, slices of `indices`.
-
-    Raises:
-        AssertionError: a sentence is longer than `max_tokens`.
     """
     if len(indices) == 0:
         return []
@@ -121,31 +115,18 @@ def batch_by_size_fn(
 
 
 def batch_fixed_shapes_fast(*_: Any) -> None:
-    """Refuse batches of fixed shapes.
-
-    Raises:
-        UserError: always.
-    """
+    """Refuse batches of fixed shapes."""
     raise UserError("--num-batch-buckets needs fairseq's compiled extensions; leave it out")
 
 
 def _get_slice_indices_fast(
     sizes: np.ndarray, break_mode: str, block_size: int, document_sep_len: int
 ) -> np.ndarray:
-    """Cut a text into blocks, as ``--sample-break-mode`` says.
+    """Where each block of a text starts and ends, (blocks, 2), as ``--sample-break-mode`` says.
 
-    Args:
-        sizes: (N,), int64, the lengths of the sentences in tokens.
-        break_mode: "none" cuts every `block_size` tokens, "complete" after whole sentences,
-            "complete_doc" also at the ends of documents, "eos" after each sentence.
-        block_size: most tokens of a block.
-        document_sep_len: a sentence of this length ends a document, and is left out.
-
-    Returns:
-        (blocks, 2), int64, where each block starts and ends in the text.
-
-    Raises:
-        ValueError: there is no such mode.
+    "none" cuts every `block_size` tokens, "complete" after whole sentences, "complete_doc" also at
+    the ends of documents, which a sentence of `document_sep_len` tokens marks, "eos" after each
+    sentence. `sizes` (N,) are the lengths of the sentences.
     """
     if break_mode == "none":
         starts = np.arange(0, sizes.sum(), block_size)
@@ -175,15 +156,9 @@ def _get_slice_indices_fast(
 
 
 def _get_block_to_dataset_index_fast(sizes: np.ndarray, slice_indices: np.ndarray) -> np.ndarray:
-    """Find the sentences of each block.
+    """Find each block's first sentence, the token in it where the block starts, and the last one.
 
-    Args:
-        sizes: (N,), int64, the lengths of the sentences in tokens.
-        slice_indices: (blocks, 2), int64, where each block starts and ends in the text.
-
-    Returns:
-        (blocks, 3), int64: the first sentence, the token in it where the block starts, the last
-        sentence.
+    Returns (blocks, 3), int64.
     """
     starts = np.concatenate([[0], sizes.cumsum()])
 

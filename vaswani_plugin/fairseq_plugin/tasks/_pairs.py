@@ -20,8 +20,6 @@ from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 
-CHANGES_OF_A_PAIR = "append_eos_to_target append_bos remove_eos_from_source".split()
-"""Flags of fairseq's dataset that change the sentences."""
 TOLERANCE = 0.005
 MOST_TRIES = 8
 
@@ -75,11 +73,9 @@ class SentencePairs(LanguagePairDataset):
 
     @staticmethod
     def can_hold(pairs: LanguagePairDataset) -> bool:
-        """Whether `pairs` are pairs of whole sentences and nothing else."""
+        """Whether `pairs` are pairs of sentences and nothing else."""
         others = pairs.align_dataset, pairs.constraints, pairs.buckets
-        is_plain = all(other is None for other in others)
-        is_plain &= not any(getattr(pairs, change) for change in CHANGES_OF_A_PAIR)
-        return is_plain and type(pairs) is LanguagePairDataset
+        return type(pairs) is LanguagePairDataset and all(other is None for other in others)
 
     def ordered_indices(self) -> np.ndarray:
         """Numbers of the pairs, (N,), in the order from which batches are cut.
@@ -98,8 +94,7 @@ class SentencePairs(LanguagePairDataset):
             UserError: a data file ends before one of the sentences.
         """
         sides = [self.src] if self.tgt is None else [self.src, self.tgt]
-        is_mapped = all(type(side) is MMapIndexedDataset for side in sides)
-        if not is_mapped or type(self).__getitem__ is not LanguagePairDataset.__getitem__:
+        if not all(type(side) is MMapIndexedDataset for side in sides):
             return [self[index] for index in indices]
         source, *targets = (sentences_of(side, indices) for side in sides)
         target = targets[0] if targets else [None] * len(indices)
@@ -163,10 +158,6 @@ def by_longer_side(source_sizes: np.ndarray, target_sizes: np.ndarray) -> np.nda
     source, then by target, each source length would end with the longest targets and the next
     source length would begin with the shortest.
 
-    Args:
-        source_sizes: tokens of each pair, (N,).
-        target_sizes: the same.
-
     Returns:
         Numbers of the pairs, (N,), sorted by the longer side, then by source length minus target
         length: ascending if the longer side is even, descending if it is odd. The sort is stable.
@@ -177,15 +168,7 @@ def by_longer_side(source_sizes: np.ndarray, target_sizes: np.ndarray) -> np.nda
 
 
 def sentences_of(dataset: MMapIndexedDataset, indices: Sequence[int]) -> Sequence[Tensor]:
-    """`dataset[index]` for each of the B indices, as views of one tensor.
-
-    Args:
-        dataset: one side of the pairs.
-        indices: numbers of sentences.
-
-    Raises:
-        UserError: the file ends before one of the sentences.
-    """
+    """`dataset[index]` for each of the B indices, as views of one tensor."""
     dtype = np.dtype(dataset._index.dtype)
     everything = np.frombuffer(
         dataset._bin_buffer, dtype, len(dataset._bin_buffer) // dtype.itemsize
@@ -206,15 +189,7 @@ def sentences_of(dataset: MMapIndexedDataset, indices: Sequence[int]) -> Sequenc
 def padded(
     sentences: Sequence[Tensor], pad: int, left_pad: bool, length: int, multiple: int
 ) -> Tensor:
-    """Sentences as the rows of a batch, (B, T).
-
-    Args:
-        sentences: (T_i,) each.
-        pad: number of the padding symbol.
-        left_pad: whether the padding is on the left.
-        length: T is at least this.
-        multiple: T is a multiple of this.
-    """
+    """Sentences (T_i,) as rows (B, T), where T is at least `length` and a multiple of another."""
     lengths = lengths_of(sentences)[:, None]  # (B, 1)
     width = max(int(lengths.max()), length)
     width = -(-width // multiple) * multiple
@@ -226,12 +201,7 @@ def padded(
 
 
 def shifted(sentences: Sequence[Tensor], eos: int) -> Sequence[Tensor]:
-    """Each sentence without its last token and with `eos` in front: the decoder's input.
-
-    Args:
-        sentences: (T_i,) each.
-        eos: number of the end-of-sentence symbol.
-    """
+    """Each sentence without its last token and with `eos` in front: the decoder's input."""
     lengths = lengths_of(sentences)
     tokens = torch.cat(list(sentences)).roll(1)  # (N,)
     firsts = (lengths.cumsum(0) - lengths)[lengths > 0]
@@ -250,12 +220,7 @@ def lengths_of(sentences: Sequence[Tensor]) -> Tensor:
 def indices_in_training(
     pairs: LanguagePairDataset, max_positions: tuple[int, int] | None
 ) -> np.ndarray:
-    """Numbers of the pairs, (N,), in their order, without those that fairseq leaves out.
-
-    Args:
-        pairs: of the training set.
-        max_positions: longest source and target that the model takes, in tokens; None: any.
-    """
+    """Numbers of the pairs, (N,), in their order, without those too long for the model."""
     with data_utils.numpy_seed(0):
         indices = pairs.ordered_indices()
     if max_positions is not None:
@@ -266,13 +231,7 @@ def indices_in_training(
 def tokens_of_batches(
     pairs: LanguagePairDataset, indices: np.ndarray, batches: int
 ) -> tuple[float, float]:
-    """Real tokens of an average batch, of source and target, if pairs make `batches` batches.
-
-    Args:
-        pairs: of the training set.
-        indices: numbers of the pairs, (N,).
-        batches: number of batches.
-    """
+    """Real tokens of an average batch, of source and target, if pairs make `batches` batches."""
     source, target = (
         sizes[indices].sum() / batches for sizes in (pairs.src_sizes, pairs.tgt_sizes)
     )

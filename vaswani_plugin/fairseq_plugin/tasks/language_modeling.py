@@ -34,12 +34,6 @@ class LossAfterDataset(BaseWrapperDataset):
         """fairseq's batch, with padding in place of the targets up to the symbol.
 
         `ntokens` counts the remaining targets, and `start_indices` is where they start.
-
-        Args:
-            samples: of the wrapped dataset, with `target` (T,).
-
-        Raises:
-            UserError: when a sample lacks the symbol.
         """
         batch = self.dataset.collater(samples)
         if not batch:
@@ -88,15 +82,7 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, DictionaryDigests, LanguageMode
 
     @classmethod
     def setup_task(cls, args, **kwargs) -> "VaswaniLanguageModelingTask":
-        """Load the dictionary.
-
-        Raises:
-            UserError: when --tokens-per-sample is below 1, or --loss-after can't be done.
-        """
-        if args.tokens_per_sample < 1:
-            raise UserError(
-                f"--tokens-per-sample is {args.tokens_per_sample}; it must be at least 1"
-            )
+        """Load the dictionary, and check --loss-after."""
         task = super().setup_task(args, **kwargs)
         symbol = args.loss_after
         if symbol is not None:

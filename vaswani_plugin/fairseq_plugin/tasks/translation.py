@@ -5,10 +5,9 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
-from fairseq.data import Dictionary, FairseqDataset
+from fairseq.data import FairseqDataset
 from fairseq.data.iterators import EpochBatchIterating
 from fairseq.dataclass import ChoiceEnum
 from fairseq.dataclass.configs import GenerationConfig
@@ -61,14 +60,6 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
     cfg: VaswaniTranslationConfig
     decoding = PAPER_DECODING
 
-    def __init__(
-        self, cfg: VaswaniTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary
-    ) -> None:
-        super().__init__(cfg, src_dict, tgt_dict)
-        # By data set: the given --max-tokens and --batch-size, and the --max-tokens that
-        # --real-tokens lowered it to.
-        self._fitted: WeakKeyDictionary[FairseqDataset, dict] = WeakKeyDictionary()
-
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
         """Add the task's flags; in generation, make the paper's values the defaults."""
@@ -120,17 +111,14 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         is_training = isinstance(dataset, SentencePairs) and (
             dataset is self.datasets.get(self.cfg.train_subset)
         )
-        if not is_training or dataset.tgt is None:
+        # Each epoch asks again, and fairseq keeps the batches.
+        if not is_training or dataset.tgt is None or dataset in self.dataset_to_epoch_iter:
             return make_batches(dataset, max_tokens, max_sentences, *args, **kwargs)
-        fitted, given = self._fitted.setdefault(dataset, {}), (max_tokens, max_sentences)
-        if given in fitted:  # each epoch asks again
-            return make_batches(dataset, fitted[given], max_sentences, *args, **kwargs)
         indices = indices_in_training(dataset, kwargs.get("max_positions"))
         if self.cfg.real_tokens and len(indices):
             multiple = kwargs.get("required_batch_size_multiple", 1)
             sizes = max_tokens, self.cfg.real_tokens, multiple, max_sentences
             max_tokens = fitting_max_tokens(dataset, indices, *sizes)
-        fitted[given] = max_tokens
         batches = make_batches(dataset, max_tokens, max_sentences, *args, **kwargs)
         count = len(batches.frozen_batches)
         logger.info(
@@ -151,17 +139,6 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         """fairseq's `build_generator` with our search, and the paper's values for missing options.
 
         Options that our search lacks are handled by fairseq's generator, and the log says so.
-
-        Args:
-            models: the ensemble.
-            args: fairseq's generation options: a configuration, or a Namespace, complete or (from
-                --eval-bleu-args) partial.
-            seq_gen_cls: a generator class that overrides the task's.
-            extra_gen_cls_kwargs: passed to the generator.
-            prefix_allowed_tokens_fn: (sentence, tokens so far) -> the allowed next tokens.
-
-        Returns:
-            A generator, or a scorer under --score-reference.
 
         Raises:
             UserError: when options contradict each other or the models don't fit together.
@@ -259,17 +236,7 @@ def empty_hypothesis(other: dict[str, Any], eos: int) -> dict[str, Any]:
 
 
 def request_attention(models: list, is_wanted: bool) -> None:
-    """Let models return their attention to the source in incremental decoding, or save the work.
-
-    A generator that is built in Python does not request it.
-
-    Args:
-        models: the ensemble.
-        is_wanted: whether attention is needed.
-
-    Raises:
-        UserError: when attention is wanted and no model has any.
-    """
+    """Let models return their attention to the source in incremental decoding, or save the work."""
     decoders = [model.decoder for model in models if hasattr(model, "decoder")]
     if is_wanted and all(getattr(decoder, "attention", True) is None for decoder in decoders):
         raise UserError(

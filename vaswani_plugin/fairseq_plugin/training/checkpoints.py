@@ -32,21 +32,11 @@ LOCK = ".lock"
 _held: dict[Path, TextIO] = {}
 
 
-class FolderInUse(UserError):
-    """Another process trains into the same folder; the message says which."""
-
-
 def hold(folder: Path) -> None:
     """Lock a save folder for the life of this process.
 
     This is a record lock (``lockf``). The system releases it when the process ends, also after a
     kill. Data-loader workers, which may outlive a killed run by seconds, don't inherit it.
-
-    Args:
-        folder: --save-dir; created if it is missing.
-
-    Raises:
-        FolderInUse: when another process holds it.
     """
     folder = folder.resolve()
     if folder in _held:
@@ -62,7 +52,7 @@ def hold(folder: Path) -> None:
         file.seek(0)
         holder = file.read().strip() or "another process"
         file.close()
-        raise FolderInUse(
+        raise UserError(
             f"--save-dir {folder} is in use by {holder}: wait for it, end it, or give another"
             " --save-dir"
         ) from None

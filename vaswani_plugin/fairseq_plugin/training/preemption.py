@@ -52,11 +52,7 @@ class Request:
         self.saved = True
 
     def exit_if_saved(self, trainer: Trainer) -> None:
-        """End the process before the next step.
-
-        Raises:
-            SystemExit: with `EXIT_CODE_WHEN_PREEMPTED`.
-        """
+        """End the process before the next step, with `EXIT_CODE_WHEN_PREEMPTED`."""
         if not self.saved:
             return
         any_worker(trainer, True)  # the worker that saves may need longer than the others
@@ -77,11 +73,7 @@ REQUEST = Request()
 
 
 def listen(is_training: bool = False) -> None:
-    """Handle the signals in fairseq's training commands; a program's own handlers are kept.
-
-    Args:
-        is_training: whether this process trains from now on.
-    """
+    """Handle the signals in fairseq's training commands; a program's own handlers are kept."""
     REQUEST.is_training |= is_training
     program = Path(sys.argv[0])
     trains = program.stem.removeprefix("fairseq-").replace("-", "_") in ("train", "hydra_train")

@@ -18,7 +18,7 @@ from fairseq.trainer import Trainer
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.fairseq_plugin.defaults import REGISTERED_DEFAULTS, report
+from vaswani_plugin.fairseq_plugin.defaults import PAPER_VALUES, report
 from vaswani_plugin.fairseq_plugin.training import checkpoints, preemption
 from vaswani_plugin.inference.models import mismatches_explained
 
@@ -35,14 +35,7 @@ DEFAULT_LIMIT = 10
 
 
 def refuse_what_cannot_train(cfg: Any) -> None:
-    """Refuse flags that can't train together or here; warn of an --lr without effect.
-
-    Args:
-        cfg: fairseq's whole configuration.
-
-    Raises:
-        UserError: names the flag and the remedy.
-    """
+    """Refuse flags that can't train together or here; warn of an --lr without effect."""
     common = cfg.common
     if common.fp16 and (common.cpu or not torch.cuda.is_available()):
         raise UserError("--fp16 is for GPUs; on a CPU give --amp or --bf16, or leave it out")
@@ -62,7 +55,7 @@ def refuse_what_cannot_train(cfg: Any) -> None:
     ):
         raise UserError("--best-checkpoint-metric bleu needs --eval-bleu")
     rates, schedule = list(cfg.optimization.lr), getattr(cfg.lr_scheduler, "_name", None)
-    if schedule == REGISTERED_DEFAULTS["lr_scheduler"] and rates != FAIRSEQS_RATE:
+    if schedule == PAPER_VALUES["lr_scheduler"] and rates != FAIRSEQS_RATE:
         logger.warning(
             "--lr %s has no effect: --lr-scheduler vaswani takes the rate from Eq. 3; scale it "
             "with --lr-factor, or choose another scheduler",
@@ -70,24 +63,12 @@ def refuse_what_cannot_train(cfg: Any) -> None:
         )
 
 
-class SaveFailed(UserError):
-    """A checkpoint can't be written; the message says why and which files are good."""
-
-
-class NonfiniteGradients(UserError):
-    """Too many updates in a row had NaN or infinite gradients."""
-
-
 class NonfiniteNorm(Exception):
     """Ends fairseq's step before the optimizer's step; the trainer catches it."""
 
 
 def refuse_nonfinite(norm: Tensor) -> Tensor:
-    """Return the norm of all gradients unchanged.
-
-    Raises:
-        NonfiniteNorm: when it is NaN or infinite.
-    """
+    """Return the norm of all gradients unchanged, unless it is NaN or infinite."""
     if not torch.isfinite(norm).all():
         raise NonfiniteNorm
     return norm
@@ -124,7 +105,7 @@ class VaswaniTrainer(Trainer):
         super().__init__(cfg, task, model, criterion, quantizer)
         self.preemption = preemption.REQUEST
         self.nonfinite = self.nonfinite_in_a_row = 0
-        if getattr(cfg.lr_scheduler, "_name", None) == REGISTERED_DEFAULTS["lr_scheduler"]:
+        if getattr(cfg.lr_scheduler, "_name", None) == PAPER_VALUES["lr_scheduler"]:
             logger.info(report(self.cfg))
 
     # --- the start ---
@@ -142,14 +123,6 @@ class VaswaniTrainer(Trainer):
         With fairseq's default --restore-file, the newest good checkpoint replaces a `filename`
         that is damaged, missing, or older than an interrupted save. A training that has done all
         its updates, or was stopped early, ends after loading; fairseq would go on.
-
-        Args:
-            filename: the checkpoint that fairseq chose.
-            reset_optimizer, reset_meters: begin with new ones.
-            args, kwargs: fairseq's further arguments.
-
-        Returns:
-            The checkpoint's `extra_state`; None if nothing was loaded.
 
         Raises:
             UserError: the folder is in use, or no checkpoint can be used.
@@ -227,20 +200,14 @@ class VaswaniTrainer(Trainer):
         return self.preemption.batches
 
     def train_step(self, samples: list, raise_oom: bool = False) -> dict[str, Any] | None:
-        """One update; see fairseq's method.
+        """One update; see fairseq's method. None if it was skipped.
 
-        Args:
-            samples: the batches of this worker, one for each step of --update-freq.
-            raise_oom: raise when memory runs out, instead of skipping the batch. One of several
-                workers always raises, as the others wait for its gradients.
-
-        Returns:
-            The logged values; None if the update was skipped because its gradient was not finite,
-            or because a batch did not fit into the memory of the only worker.
+        That is if its gradient was not finite, or if a batch did not fit into the memory of the
+        only worker; one of several always raises, as the others wait for its gradients.
 
         Raises:
             SystemExit: after the save that a signal requested.
-            NonfiniteGradients: too many updates were skipped in a row.
+            UserError: too many updates were skipped in a row.
         """
         self.preemption.exit_if_saved(self)
         try:
@@ -257,12 +224,6 @@ class VaswaniTrainer(Trainer):
 
         --fp16, and --amp on a GPU, keep fairseq's behaviour: they find the loss scale by overflows.
         Without a GPU, --amp has no loss scale, and fairseq would apply the update.
-
-        Args:
-            clip_norm: largest norm; 0 leaves the gradients as they are.
-
-        Returns:
-            The norm before scaling.
 
         Raises:
             NonfiniteNorm: before the gradients are scaled, which would spread a NaN to all of them.
@@ -283,7 +244,7 @@ class VaswaniTrainer(Trainer):
         limit = getattr(self.cfg.optimizer, "max_nonfinite_updates", DEFAULT_LIMIT)
         what = f"update {self.get_num_updates() + 1}: {first_nonfinite(self.get_model())}"
         if self.nonfinite_in_a_row >= limit:
-            raise NonfiniteGradients(
+            raise UserError(
                 f"{what}; {limit} tries in a row had no finite gradient, so training stops: lower"
                 " --lr-factor, raise --warmup-updates, look at the data (the limit is"
                 f" --max-nonfinite-updates {limit})"
@@ -308,17 +269,10 @@ class VaswaniTrainer(Trainer):
         return logged
 
     def save_checkpoint(self, filename: str, extra_state: dict[str, Any]) -> str | None:
-        """Write a save's first file, which fairseq then copies; see fairseq's method.
-
-        Args:
-            filename: the file to write.
-            extra_state: fairseq's; what --patience counts is added.
-
-        Returns:
-            fairseq's result: the file's name, or None.
+        """Write a save's first file, which fairseq then copies, and what --patience counts.
 
         Raises:
-            SaveFailed: when the disk is full or can't be written to.
+            UserError: when the disk is full or can't be written to.
         """
         extra_state = {**extra_state, PATIENCE: checkpoints.patience()}
         try:
@@ -329,7 +283,7 @@ class VaswaniTrainer(Trainer):
                 cause = cause.__cause__ or cause.__context__
             if cause is None:
                 raise
-            raise SaveFailed(
+            raise UserError(
                 f"the checkpoint of update {self.get_num_updates()} can't be saved to"
                 f" {Path(filename).parent} ({cause.strerror or cause}): the training ends here,"
                 " earlier checkpoints are unharmed; make room, and the same command resumes"
