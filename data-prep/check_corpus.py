@@ -8,9 +8,9 @@ than 1,000 characters; with --drop-duplicates, exact duplicates (by 8-byte hashe
 for the first rule that it breaks. Files of different lengths and invalid UTF-8 are errors.
 """
 
-from checkout import parser, run
+from checkout import at_least, parser, run
 
-from vaswani_plugin.text.cleaning import WordRules, clean
+from vaswani_plugin.text.cleaning import clean
 from vaswani_plugin.text.outputs import check_outputs
 
 
@@ -20,16 +20,17 @@ def main() -> None:
     add = flags.add_argument
     add("source", help="source text, plain or .gz")
     add("target", help="target text, plain or .gz")
-    outputs = ("OUT_SOURCE", "OUT_TARGET")
-    add("--clean", nargs=2, metavar=outputs, required=True, help="the files to write")
+    both = ("OUT_SOURCE", "OUT_TARGET")
+    add("--clean", nargs=2, metavar=both, required=True, help="the files to write")
     add("--max-length", type=int, default=250, help="most words (default: 250)")
     most = "most words of one side per word of the other (default: 1.5)"
     add("--max-ratio", type=float, default=1.5, help=most)
     add("--drop-duplicates", action="store_true", help="drop repeated pairs")
     args = flags.parse_args()
-    rules = WordRules(args.max_length, args.max_ratio, args.drop_duplicates)
-    check_outputs("--clean", args.clean, [args.source, args.target])
-    report = clean(args.source, args.target, tuple(args.clean), rules)
+    at_least(args, max_length=1, max_ratio=1)
+    files, outputs = (args.source, args.target), tuple(args.clean)
+    check_outputs("--clean", outputs, files)
+    report = clean(files, outputs, args.max_length, args.max_ratio, args.drop_duplicates)
     print(f"read: {report['read']:,}\nkept: {report['kept']:,}")
     for rule, count in report["removed"].items():
         print(f"removed, {rule}: {count:,}")

@@ -28,7 +28,7 @@ def at_least(args: argparse.Namespace, **least: int) -> None:
     """Refuses numbers below the least value of their flag; a flag that isn't given is None."""
     for name, lowest in least.items():
         value = getattr(args, name, None)
-        if value is not None and value < lowest:
+        if value is not None and not value >= lowest:  # also refuses nan
             raise UserError(f"--{name.replace('_', '-')} {value}: must be at least {lowest}")
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from checkout import at_least, parser, run, two_languages
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.cleaning import OwnRules, PairFiles, prepare_pairs
+from vaswani_plugin.text.cleaning import OwnRules, prepare_pairs
 from vaswani_plugin.text.outputs import check_outputs, write_json
 
 SPLITS = ("train", "valid", "test")
@@ -60,15 +60,14 @@ def main() -> None:
     pair = two_languages(args.pair)
     splits = [args.output / f"{name}.{language}" for name in SPLITS for language in pair]
     check_outputs("--output and --report", [*splits, args.report], inputs)
-    at_least(args, valid_size=1, test_size=1)
+    at_least(args, valid_size=1, test_size=1, max_length=1, max_ratio=1)
     sizes = {"valid": args.valid_size, "test": args.test_size}
     for name in sizes.keys() & files.keys():
         if sizes[name]:
             raise UserError(f"--{name}-size: leave it out with files of your own")
     rules = OwnRules(args.max_length, args.max_ratio, drop_copies=args.copies == "drop")
     args.output.mkdir(parents=True, exist_ok=True)
-    pairs = {name: PairFiles(paths, pair) for name, paths in files.items()}
-    report = prepare_pairs(pairs, rules, sizes, args.output)
+    report = prepare_pairs(files, pair, rules, sizes, args.output)
     write_json(args.report, report)
     show(report)
 

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from tests.support.scripts import assert_one_line_error, run_script
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.cleaning import (
-    WordRules,
     clean,
     sentence_key,
 )
@@ -81,14 +80,14 @@ def has_controls(line: str) -> bool:
     return any(unicodedata.category(c) == "Cc" and c != "\t" for c in line)
 
 
-def kept_by_hand(pairs: list[Pair], rules: WordRules) -> list[Pair]:
+def kept_by_hand(pairs: list[Pair], most: int, ratio: float, distinct: bool) -> list[Pair]:
     """The rules, one after the other over the whole list."""
     words = {line: len(line.split()) for pair in pairs for line in pair}
     pairs = [p for p in pairs if words[p[0]] and words[p[1]] and not has_controls("".join(p))]
-    pairs = [p for p in pairs if max(words[p[0]], words[p[1]]) <= rules.max_length]
-    pairs = [p for p in pairs if words[p[0]] / words[p[1]] <= rules.max_ratio]
-    pairs = [p for p in pairs if words[p[1]] / words[p[0]] <= rules.max_ratio]
-    return list(dict.fromkeys(pairs)) if rules.drop_duplicates else pairs
+    pairs = [p for p in pairs if max(words[p[0]], words[p[1]]) <= most]
+    pairs = [p for p in pairs if words[p[0]] / words[p[1]] <= ratio]
+    pairs = [p for p in pairs if words[p[1]] / words[p[0]] <= ratio]
+    return list(dict.fromkeys(pairs)) if distinct else pairs
 
 
 @given(
@@ -96,22 +95,21 @@ def kept_by_hand(pairs: list[Pair], rules: WordRules) -> list[Pair]:
     *(st.integers(2, 4), st.sampled_from([1, 1.5, 3]), st.booleans()),
 )
 def test_pairs_stay_pairs_and_every_other_is_counted(pairs, most, ratio, twice):
-    rules = WordRules(most, ratio, twice)
     pairs = pairs * (1 + twice)
     # Every reader takes a "\r" before the line end for Windows'.
     read = [(left.rstrip("\r"), right.rstrip("\r")) for left, right in pairs]
     read[:1] = [tuple(side.removeprefix("\ufeff") for side in pair) for pair in read[:1]]
-    expected = kept_by_hand(read, rules)
+    expected = kept_by_hand(read, most, ratio, twice)
     with tempfile.TemporaryDirectory() as folder:
         paths, outputs = ([str(Path(folder, f"{n}{i}")) for i in (0, 1)] for n in "io")
         for side, path in enumerate(paths):
             Path(path).write_bytes("".join(pair[side] + "\n" for pair in pairs).encode())
         if not expected:
             with pytest.raises(UserError):
-                clean(*paths, outputs, rules)
+                clean(paths, outputs, most, ratio, twice)
             assert len(list(Path(folder).iterdir())) == 2
             return
-        report = clean(*paths, outputs, rules)
+        report = clean(paths, outputs, most, ratio, twice)
         assert list(read_pairs(*outputs)) == expected
     assert report["read"] == len(pairs) and report["kept"] == len(expected)
     assert sum(report["removed"].values()) == len(pairs) - len(expected)
@@ -139,7 +137,7 @@ def test_real_corpora_are_cleaned_as_by_moses(tmp_path, corpus):
         pytest.skip(f"NOT CHECKED: no {folder} (set VASWANI_DATA to a folder with {corpus} in it)")
     paths = [str(folder / f"train.{side}.gz") for side in ("en", corpus[-2:])]
     outputs = (str(tmp_path / "l"), str(tmp_path / "r"))
-    report = clean(*paths, outputs, WordRules(max_length=40))
+    report = clean(paths, outputs, 40, 1.5, False)
     expected = [
         pair
         for pair in read_pairs(*paths)

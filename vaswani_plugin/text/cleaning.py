@@ -38,9 +38,9 @@ SAMPLE = 10_000
 SHORT = 10
 """Characters added to both lengths before the comparison: short sentences vary most."""
 
+REPEATED, LEAKED = "repeated", "shares a sentence with held-out text"
 EMPTY, ONE_COLUMN, TOO_LONG = "empty", "only one column", "too long"
 COPY, UNEVEN = "the same text on both sides", "lengths that don't fit"
-REPEATED, LEAKED = "repeated", "shares a sentence with held-out text"
 REMEDIES = {
     EMPTY: "fill the empty sides or give other files",
     ONE_COLUMN: "separate source and target by a tab, or give two files",
@@ -54,58 +54,6 @@ REMEDIES = {
 Pair = tuple[str, str]
 
 
-def normal_form(sentence: str) -> str:
-    """Returns a text that is equal for equal sentences."""
-    return " ".join(unicodedata.normalize("NFC", sentence).lower().split())
-
-
-def sentence_key(*sentences: str) -> int:
-    """Returns an 8-byte hash of sentences. Of n sentences about n^2 / 2^65 are wrongly equal."""
-    text = "\n".join(map(normal_form, sentences)).encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
-
-
-@dataclass(frozen=True)
-class WordRules:
-    """Limits for a pair, in words between white space.
-
-    Raises:
-        UserError: no pair can satisfy the limits.
-    """
-
-    max_length: int = 250
-    max_ratio: float = 1.5  # longer side over shorter
-    drop_duplicates: bool = False
-
-    def __post_init__(self) -> None:
-        """Checks the limits."""
-        _check_limits(self.max_length, self.max_ratio)
-
-    def broken(self, left: str, right: str) -> str | None:
-        """Returns the first rule that a pair breaks, or None."""
-        words, others = left.split(), right.split()
-        if not words or not others:
-            return "empty side"
-        if has_controls(left) or has_controls(right):
-            return "control character"
-        low, high = sorted((len(words), len(others)))
-        if high > self.max_length:
-            return f"longer than {self.max_length} words"
-        if high / low > self.max_ratio:
-            return f"length ratio over {self.max_ratio:g}"
-        if len(left) > MAX_WORD_CHARACTERS or len(right) > MAX_WORD_CHARACTERS:
-            if max(map(len, words + others)) > MAX_WORD_CHARACTERS:
-                return f"word longer than {MAX_WORD_CHARACTERS} characters"
-        return None
-
-
-def _check_limits(max_length: int, max_ratio: float) -> None:
-    if max_length < 1:
-        raise UserError(f"--max-length {max_length}: must be at least 1")
-    if not max_ratio >= 1:  # also refuses nan
-        raise UserError(f"--max-ratio {max_ratio:g}: must be at least 1")
-
-
 def has_controls(line: str) -> bool:
     """Whether a line has control characters other than the tab: binary data, or a wrong coding."""
     return not line.isprintable() and any(
@@ -113,14 +61,35 @@ def has_controls(line: str) -> bool:
     )
 
 
-def clean(source: str, target: str, outputs: Pair, rules: WordRules) -> dict[str, Any]:
+def broken_rule(left: str, right: str, max_length: int, max_ratio: float) -> str | None:
+    """Returns the first rule of `clean` that a pair breaks, or None."""
+    words, others = left.split(), right.split()
+    if not words or not others:
+        return "empty side"
+    if has_controls(left) or has_controls(right):
+        return "control character"
+    low, high = sorted((len(words), len(others)))
+    if high > max_length:
+        return f"longer than {max_length} words"
+    if high / low > max_ratio:
+        return f"length ratio over {max_ratio:g}"
+    if len(left) > MAX_WORD_CHARACTERS or len(right) > MAX_WORD_CHARACTERS:
+        if max(map(len, words + others)) > MAX_WORD_CHARACTERS:
+            return f"word longer than {MAX_WORD_CHARACTERS} characters"
+    return None
+
+
+def clean(
+    files: Pair, outputs: Pair, max_length: int, max_ratio: float, drop_duplicates: bool
+) -> dict[str, Any]:
     """Writes the pairs that break no rule; returns the counts read, kept and removed by rule.
 
     Args:
-        source: the source side, plain or `.gz`.
-        target: the target side.
+        files: the two sides, plain or `.gz`.
         outputs: the files for the two cleaned sides.
-        rules: the limits.
+        max_length: most words of a side.
+        max_ratio: most words of a side for each word of the other.
+        drop_duplicates: whether pairs that occur again are removed.
 
     Raises:
         UserError: the corpus can't be read as pairs, or no pair remains.
@@ -131,10 +100,10 @@ def clean(source: str, target: str, outputs: Pair, rules: WordRules) -> dict[str
     seen: set[bytes] = set()
     kept = 0
     with write_atomically(outputs[0]) as write_left, write_atomically(outputs[1]) as write_right:
-        pairs = read_pairs(source, target, returns_inside=True)  # such lines are dropped
-        for left, right in tqdm(pairs, desc=f"cleaning {source}", unit=" pairs", disable=None):
-            rule = rules.broken(left, right)
-            if rule is None and rules.drop_duplicates:
+        pairs = read_pairs(*files, returns_inside=True)  # such lines are dropped
+        for left, right in tqdm(pairs, desc=f"cleaning {files[0]}", unit=" pairs", disable=None):
+            rule = broken_rule(left, right, max_length, max_ratio)
+            if rule is None and drop_duplicates:
                 # A line holds no "\n", so no two different pairs give the same text here.
                 text = f"{left}\n{right}".encode()
                 digest = hashlib.blake2b(text, digest_size=8).digest()
@@ -147,44 +116,19 @@ def clean(source: str, target: str, outputs: Pair, rules: WordRules) -> dict[str
             write_right(right)
             kept += 1
         if kept == 0:
-            raise UserError(f"{source} and {target}: the rules leave no line: {dict(removed)}")
+            raise UserError(f"{files[0]} and {files[1]}: the rules leave no line: {dict(removed)}")
     return {"read": kept + removed.total(), "kept": kept, "removed": dict(removed)}
 
 
-@dataclass(frozen=True)
-class PairFiles:
-    """Two files that correspond line by line, or one with tab-separated columns; plain or .gz.
+def normal_form(sentence: str) -> str:
+    """Returns a text that is equal for equal sentences."""
+    return " ".join(unicodedata.normalize("NFC", sentence).lower().split())
 
-    Args:
-        paths: one or two.
-        languages: of source and target. A first line whose first two columns are these codes (or
-            "source" and "target") is a heading and is skipped.
-    """
 
-    paths: tuple[str, ...]
-    languages: Pair
-
-    def read(self) -> Iterator[tuple[str, str, str | None]]:
-        """Yields (FILE:LINE, source, target); target is None if a line has one column.
-
-        Raises:
-            UserError: the files differ in length, are empty or no text; names file and line.
-            OSError: a file can't be read.
-        """
-        if len(self.paths) > 2:
-            raise UserError(f"{' '.join(self.paths)}: give two files, or one with a column a side")
-        headings = (("source", "target"), tuple(code.lower() for code in self.languages))
-        if len(self.paths) == 2:
-            rows: Iterable[list[str]] = map(list, read_pairs(*self.paths))
-        else:
-            rows = (line.split("\t") for line in read_text(self.paths[0]))
-        for number, row in enumerate(rows, start=1):
-            columns = list(map(remove_invisible, row[:2]))
-            if number == 1 and len(self.paths) == 1:
-                if tuple(column.strip().lower() for column in columns) in headings:
-                    continue
-            target = columns[1] if len(columns) > 1 else None
-            yield f"{self.paths[0]}:{number}", columns[0], target
+def sentence_key(sentence: str) -> int:
+    """Returns an 8-byte hash. Of n sentences about n^2 / 2^65 are wrongly equal."""
+    digest = hashlib.blake2b(normal_form(sentence).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
 
 
 @dataclass(frozen=True)
@@ -197,26 +141,21 @@ class OwnRules:
         max_ratio: how many times longer a side may be than expected from the other side and the
             usual ratio of the corpus' sides.
         drop_copies: whether pairs with the same text on both sides are dropped.
-
-    Raises:
-        UserError: no pair can satisfy the limits.
     """
 
     max_length: int = 1000
     max_ratio: float = 3.0
     drop_copies: bool = True
 
-    def __post_init__(self) -> None:
-        """Checks the limits."""
-        _check_limits(self.max_length, self.max_ratio)
-
-    def broken(self, left: str, right: str, proportion: float) -> str | None:
+    def broken(self, left: str, right: str | None, proportion: float) -> str | None:
         """Returns the first rule that a pair breaks, or None.
 
         Args:
-            left, right: the pair.
+            left, right: the pair; None: there is one column.
             proportion: usual length of the right side over that of the left side, in characters.
         """
+        if right is None:
+            return ONE_COLUMN
         if not left.strip() or not right.strip():
             return EMPTY
         if max(len(left.encode()), len(right.encode())) > self.max_length:
@@ -225,6 +164,31 @@ class OwnRules:
             return COPY
         lengths = len(left) * proportion + SHORT, len(right) + SHORT
         return UNEVEN if max(lengths) > self.max_ratio * min(lengths) else None
+
+
+def read_rows(paths: tuple[str, ...], languages: Pair) -> Iterator[tuple[str, str, str | None]]:
+    """Yields (FILE:LINE, source, target) of two files, or of one with tab-separated columns.
+
+    A first line whose first two columns are the languages' codes (or "source" and "target") is a
+    heading and is skipped. The target is None if a line has one column.
+
+    Raises:
+        UserError: the files differ in length, are empty or no text; names file and line.
+        OSError: a file can't be read.
+    """
+    if len(paths) > 2:
+        raise UserError(f"{' '.join(paths)}: give two files, or one with a column a side")
+    headings = ["source", "target"], [code.lower() for code in languages]
+    if len(paths) == 2:
+        rows: Iterable[list[str]] = map(list, read_pairs(*paths))
+    else:
+        rows = (line.split("\t") for line in read_text(paths[0]))
+    for number, row in enumerate(rows, start=1):
+        columns = list(map(remove_invisible, row[:2]))
+        is_first = number == len(paths) == 1
+        if not (is_first and [column.strip().lower() for column in columns] in headings):
+            target = columns[1] if len(columns) > 1 else None
+            yield f"{paths[0]}:{number}", columns[0], target
 
 
 @dataclass
@@ -242,21 +206,22 @@ class Dropped:
             self.rules[rule] = count + 1, first
         return rule is None
 
-    def check(self) -> None:
-        """Raises UserError if one rule dropped too much of the file, or the rules all of it."""
+    def as_json(self) -> dict[str, Any]:
+        """Returns the counts for the report.
+
+        Raises:
+            UserError: one rule dropped too much of the file, or the rules dropped all of it.
+        """
         for rule, (count, first) in self.rules.items():
             if rule in REMEDIES and count > MOST_DROPPED * self.read:
                 raise UserError(
                     f"{first}: {rule}: {count:,} of {self.read:,} pairs, first here: "
                     f"{REMEDIES[rule]}"
                 )
-        if not self.as_json()["kept"]:
-            raise UserError(f"no pairs are left: {self.rules}")
-
-    def as_json(self) -> dict[str, Any]:
-        """Returns the counts for the report."""
-        rules = {rule: {"count": n, "first": first} for rule, (n, first) in self.rules.items()}
         kept = self.read - sum(count for count, _ in self.rules.values())
+        if not kept:
+            raise UserError(f"no pairs are left: {self.rules}")
+        rules = {rule: {"count": n, "first": first} for rule, (n, first) in self.rules.items()}
         return {"read": self.read, "kept": kept, "dropped": rules}
 
 
@@ -266,7 +231,11 @@ def held_out_size(pairs: int) -> int:
 
 
 def prepare_pairs(
-    files: dict[str, PairFiles], rules: OwnRules, sizes: dict[str, int | None], output: Path
+    files: dict[str, tuple[str, ...]],
+    languages: Pair,
+    rules: OwnRules,
+    sizes: dict[str, int | None],
+    output: Path,
 ) -> dict[str, Any]:
     """Cleans a corpus and divides it into OUTPUT/SPLIT.LANGUAGE; returns the report.
 
@@ -275,7 +244,9 @@ def prepare_pairs(
     sets, and a few new pairs change them little. The text is not kept in memory.
 
     Args:
-        files: "train", and "valid" and "test" if they are not to be taken from it.
+        files: the arguments of `read_rows` for "train", and for "valid" and "test" if they are not
+            to be taken from it.
+        languages: source and target.
         rules: the limits.
         sizes: pairs to hold out for "valid" and "test"; None means `held_out_size`.
         output: the folder.
@@ -284,20 +255,18 @@ def prepare_pairs(
         UserError: the text can't be used; names the file, the line if known, and the remedy.
         OSError: a file can't be read or written.
     """
-    train = files["train"]
     held_out: tuple[set[int], set[int]] = set(), set()
-    dropped: dict[str, Dropped] = {}
-    counts: Counter[str] = Counter()
-    sample = ((left, right) for _, left, right in train.read() if left and right)
-    ratios = [len(right) / len(left) for left, right in islice(sample, SAMPLE)]
-    proportion = median(ratios or [1.0])
+    report: dict[str, Any] = {"splits": Counter(), "files": {}}
+    train = read_rows(files["train"], languages)
+    sample = (len(right) / len(left) for _, left, right in train if left and right)
+    proportion = median(list(islice(sample, SAMPLE)) or [1.0])
 
     def kept(name: str) -> Iterator[tuple[Pair, tuple[int, int]]]:
         """Yields the pairs that break no rule, with their keys."""
-        found = dropped[name] = Dropped()
+        found = Dropped()
         seen = set()
-        for place, left, right in files[name].read():
-            rule = ONE_COLUMN if right is None else rules.broken(left, right, proportion)
+        for place, left, right in read_rows(files[name], languages):
+            rule = rules.broken(left, right, proportion)
             keys = sentence_key(left), sentence_key(right or "")
             if rule is None and keys in seen:
                 rule = REPEATED
@@ -306,16 +275,16 @@ def prepare_pairs(
             seen.add(keys)
             if found.keeps(rule, place):
                 yield (left, right or ""), keys
-        found.check()
+        report["files"][name] = found.as_json()
 
     with ExitStack() as stack:
         writers: dict[str, list[Callable[[str], None]]] = {}
 
         def write(name: str, pair: Pair) -> None:
             if name not in writers:
-                paths = [output / f"{name}.{language}" for language in train.languages]
+                paths = [output / f"{name}.{language}" for language in languages]
                 writers[name] = [stack.enter_context(write_atomically(path)) for path in paths]
-            counts[name] += 1
+            report["splits"][name] += 1
             for put, sentence in zip(writers[name], pair, strict=True):
                 put(sentence)
 
@@ -332,8 +301,8 @@ def prepare_pairs(
         total = len(columns[0])
         if total < LEAST_PAIRS:
             raise UserError(
-                f"{train.paths[0]}: {total} pairs are too few to learn from: give at least "
-                f"{LEAST_PAIRS} (dropped: {dropped['train'].rules})"
+                f"{files['train'][0]}: {total} pairs are too few to learn from: give at least "
+                f"{LEAST_PAIRS} (dropped: {report['files']['train']['dropped']})"
             )
         wanted = {
             name: sizes.get(name) or held_out_size(total)
@@ -343,10 +312,7 @@ def prepare_pairs(
         names = choose_held_out(*columns, wanted)
         for number, (pair, _) in enumerate(kept("train")):
             write(names.get(number, "train"), pair)
-    return {
-        "splits": dict(counts),
-        "files": {name: found.as_json() for name, found in dropped.items()},
-    }
+    return report
 
 
 def choose_held_out(left: array, right: array, sizes: dict[str, int]) -> dict[int, str]:
