@@ -35,7 +35,7 @@ def letters_and_digits(sentence: str) -> str:
     return "".join(filter(str.isalnum, text)) or sentence
 
 
-def sentence_key(sentence: str) -> int:
+def loose_key(sentence: str) -> int:
     """Returns an 8-byte hash, equal for sentences with the same letters and digits."""
     text = letters_and_digits(sentence).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
@@ -45,7 +45,7 @@ def group_numbers(left: array, right: array) -> np.ndarray:
     """Numbers the groups of pairs that are linked by shared sentences.
 
     Args:
-        left: `sentence_key` of each pair's left side, N of type "Q".
+        left: `loose_key` of each pair's left side, N of type "Q".
         right: the same for the right sides. Equal keys on the left and on the right count as
             different sentences.
 
@@ -77,7 +77,7 @@ def hold_out(left: array, right: array, sizes: dict[str, int]) -> dict[str, np.n
     never taken.
 
     Args:
-        left: `sentence_key` of each pair's left side, N of type "Q".
+        left: `loose_key` of each pair's left side, N of type "Q".
         right: the same for the right sides.
         sizes: number of pairs for each set; a set may get up to `LARGEST_GROUP` - 1 more.
 
@@ -130,7 +130,7 @@ def split(paths: tuple[str, str], sizes: dict[str, int]) -> dict[str, list[tuple
     keys = array("Q"), array("Q")
     for pair in distinct_pairs(paths):
         for column, sentence in zip(keys, pair, strict=True):
-            column.append(sentence_key(sentence))
+            column.append(loose_key(sentence))
     members = {name: chosen.tolist() for name, chosen in hold_out(*keys, sizes).items()}
     splits: dict[str, list[tuple[str, str]]] = {name: [] for name in (*members, "train")}
     for number, pair in enumerate(distinct_pairs(paths)):

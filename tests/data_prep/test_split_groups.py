@@ -12,7 +12,7 @@ from split_groups import (
     group_numbers,
     hold_out,
     letters_and_digits,
-    sentence_key,
+    loose_key,
 )
 
 from tests.support.scripts import assert_one_line_error, run_script
@@ -35,7 +35,7 @@ def corpus(seed: int, size: int = 400) -> list[Pair]:
 def keys(pairs: list[Pair]) -> tuple[array, array]:
     """The keys of either side."""
     left, right = zip(*pairs, strict=True)
-    return array("Q", map(sentence_key, left)), array("Q", map(sentence_key, right))
+    return array("Q", map(loose_key, left)), array("Q", map(loose_key, right))
 
 
 def components(pairs: list[Pair]) -> set[frozenset[Pair]]:
@@ -62,7 +62,7 @@ def test_what_makes_sentences_the_same():
     assert letters_and_digits("\uff21\uff22") == "ab"  # full-width letters
     assert letters_and_digits("नमस्ते।") == letters_and_digits("नमस्ते")
     assert letters_and_digits("?!") == "?!" != letters_and_digits("...")
-    assert sentence_key("A b.") == sentence_key("a, B") != sentence_key("a c")
+    assert loose_key("A b.") == loose_key("a, B") != loose_key("a c")
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from vaswani_plugin.text.wordpiece import (
     LONGEST_PIECE,
-    learn_merges,
     merge_pair,
+    merges_by_likelihood,
 )
 
 WORDS = st.dictionaries(
@@ -39,7 +39,7 @@ def pairs_of(words: list[tuple[list[str], int]]) -> set[tuple[str, str]]:
 @given(WORDS)
 def test_each_merge_raises_the_likelihood_most(words):
     state, made = [(list(word), count) for word, count in words.items()], set()
-    for pair in learn_merges(words, 5):
+    for pair in merges_by_likelihood(words, 5):
         before = log_likelihood(state)
         gains = {
             other: log_likelihood(merged(state, other)) - before
@@ -58,7 +58,7 @@ def test_each_merge_raises_the_likelihood_most(words):
 
 def test_pieces_end_where_they_must():
     words = {tuple("x" * 40): 3, ("a", "", "b"): 9}
-    pieces = {"".join(pair) for pair in learn_merges(words, 50)}
+    pieces = {"".join(pair) for pair in merges_by_likelihood(words, 50)}
     assert pieces and max(map(len, pieces)) <= LONGEST_PIECE
     assert not any("a" in piece or "b" in piece for piece in pieces)
-    assert "xx" not in {"".join(pair) for pair in learn_merges(words, 50, taken={"xx"})}
+    assert "xx" not in {"".join(pair) for pair in merges_by_likelihood(words, 50, taken={"xx"})}

@@ -45,10 +45,6 @@ def _block_counter() -> Callable[["Block"], Counter[str]]:
 def count_words(paths: Iterable[str], workers: int = 1) -> Counter[str]:
     """Counts the words (between spaces) of all files, in the order of their first occurrences.
 
-    Args:
-        paths: the files, plain or `.gz`.
-        workers: number of processes.
-
     Raises:
         UserError: a file holds no word.
     """
@@ -70,7 +66,7 @@ def _order(symbol: str) -> bytes:
     return symbol.encode().translate(_INVERTED) + b"\xff"
 
 
-class _Counts(dict[Pair, int]):
+class _Pairs(dict[Pair, int]):
     """Counts of pairs from a threshold on; knows the most frequent pair.
 
     An entry of the heap stays when its pair's count changes; it is checked at the top.
@@ -114,13 +110,13 @@ def learn_merges(counts: dict[str, int], operations: int, min_frequency: int) ->
     vocabulary = [((*word[:-1], word[-1] + _WORD_END), count) for word, count in ordered]
     found, indices = learn_bpe.get_pair_statistics(vocabulary)
     rare = found.copy()
-    pairs = _Counts(found, max(found.values()) / 10)
+    pairs = _Pairs(found, max(found.values()) / 10)
     for done in range(operations):
         pair = pairs.top()
         if pair is None:
             # Pairs below the threshold were set aside; what became more frequent is among them.
             learn_bpe.prune_stats(pairs, rare, pairs.threshold)
-            pairs = _Counts(rare, max(rare.values()) * done / (done + 10000.0))
+            pairs = _Pairs(rare, max(rare.values()) * done / (done + 10000.0))
             learn_bpe.prune_stats(rare.copy(), rare, pairs.threshold)
             pair = pairs.top()
         if pair is None or pairs[pair] < min_frequency:
@@ -136,7 +132,7 @@ def learn_merges(counts: dict[str, int], operations: int, min_frequency: int) ->
 def learn(
     paths: list[str], operations: int, min_frequency: int, output: str, workers: int = 1
 ) -> int:
-    """Learns merge operations from all files together; returns how many were learned.
+    """Learns merge operations from all files together, for the file `output`; returns how many.
 
     Args:
         paths: the training text, all languages together.

@@ -72,8 +72,6 @@ _SETTINGS = {
     # In bytes. sentencepiece skips longer lines, by default those above 4,192, without an error.
     "max_sentence_length": 1 << 30,
 }
-# The part of sentencepiece's message with the largest vocabulary that the text allows.
-_HIGHEST = re.compile(r"set it to a value <= (\d+)")
 
 
 def _rules(replacements: dict[str, str]) -> str:
@@ -106,16 +104,6 @@ def _sentences(paths: list[str], sample: int) -> Iterator[str]:
     )
 
 
-def _remedy(error: RuntimeError, size: int) -> str:
-    """Turns sentencepiece's message on the vocabulary's size into one line for the user."""
-    highest = _HIGHEST.search(str(error))
-    if highest:
-        return f"--size {size}: too many for this text, which gives at most {highest[1]}"
-    if "required_chars" in str(error):
-        return f"--size {size}: too few for the letters of this text and 256 bytes: choose more"
-    return f"sentencepiece could not learn from this text: {' '.join(str(error).split())}"
-
-
 def learn(
     paths: list[str], size: int, kind: str, sample: int = SAMPLE, at_most: bool = False
 ) -> bytes:
@@ -136,22 +124,25 @@ def learn(
         UserError: a file holds no words or isn't text, or `size` doesn't suit the text.
         OSError: a file can't be read.
     """
-    model = _learn_by_sentencepiece(
-        paths, size, "bpe" if kind == "likelihood" else kind, sample, at_most
-    )
-    return _merged_by_likelihood(model, paths, sample) if kind == "likelihood" else model
-
-
-def _learn_by_sentencepiece(
-    paths: list[str], size: int, kind: str, sample: int, at_most: bool
-) -> bytes:
+    own = "bpe" if kind == "likelihood" else kind
     try:
-        return _train(paths, size, kind, sample)
+        model = _train(paths, size, own, sample)
     except RuntimeError as error:
-        highest = _HIGHEST.search(str(error))
+        highest = re.search(r"set it to a value <= (\d+)", str(error))
         if at_most and highest:
-            return _train(paths, int(highest[1]), kind, sample)
-        raise UserError(_remedy(error, size)) from None
+            model = _train(paths, int(highest[1]), own, sample)
+        elif highest:
+            raise UserError(
+                f"--size {size}: too many for this text, which gives at most {highest[1]}"
+            ) from None
+        elif "required_chars" in str(error):
+            raise UserError(
+                f"--size {size}: too few for the letters of this text and 256 bytes: choose more"
+            ) from None
+        else:
+            reason = " ".join(str(error).split())
+            raise UserError(f"sentencepiece could not learn from this text: {reason}") from None
+    return _merged_by_likelihood(model, paths, sample) if kind == "likelihood" else model
 
 
 def _train(paths: list[str], size: int, kind: str, sample: int) -> bytes:
@@ -181,7 +172,7 @@ def _train(paths: list[str], size: int, kind: str, sample: int) -> bytes:
 
 
 def _merged_by_likelihood(model: bytes, paths: list[str], sample: int) -> bytes:
-    """Replaces the merges of sentencepiece's BPE model by those of `learn_merges`.
+    """Replaces the merges of sentencepiece's BPE model by those of `merges_by_likelihood`.
 
     Letters, bytes, special pieces and normalization stay. Text is also encoded in the same way: the
     merge that was learned first is applied first. If fewer merges raise the likelihood, the model
@@ -203,7 +194,7 @@ def _merged_by_likelihood(model: bytes, paths: list[str], sample: int) -> bytes:
                 letters_of_word = (letter if letter in letters else "" for letter in word)
                 words[_MARK, *letters_of_word] += 1
     taken = {p.piece for p in proto.pieces if p.type != normal}
-    pairs = list(learn_merges(words, len(merged), taken))
+    pairs = list(merges_by_likelihood(words, len(merged), taken))
     specials = [p for p in others if p.type != normal]
     del proto.pieces[:]
     proto.pieces.extend(specials)
@@ -279,18 +270,15 @@ def dictionary_lines(path: str | Path) -> list[str]:
     return [f"{model.id_to_piece(row)} 1" for row in kept]
 
 
-def learn_merges(
+def merges_by_likelihood(
     words: Mapping[tuple[str, ...], int], count: int, taken: set[str] | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Yields the pairs to merge, in order; each raises the likelihood most at its step.
+    """Yields at most `count` pairs to merge, in order; each raises the likelihood most at its step.
 
     Args:
         words: each word's letters, and how often it occurs. An empty letter is in no piece.
-        count: number of merges; each makes a new piece.
+        count: number of merges; each makes a new piece. Merges that gain nothing are left out.
         taken: pieces that no merge may make.
-
-    Yields:
-        Pairs; fewer than `count` if no further pair raises the likelihood.
     """
     inventory = _Inventory(words, taken or set())
     for _ in range(count):
@@ -302,23 +290,17 @@ def learn_merges(
 
 
 class _Inventory:
-    """The words as pieces, with the counts from which the gain is computed.
-
-    Attributes:
-        words: each word's pieces.
-        frequency: count of each word.
-        places: by pair, the words that hold it.
-    """
+    """The words as pieces, with the counts from which the gain is computed."""
 
     def __init__(self, words: Mapping[tuple[str, ...], int], taken: set[str]) -> None:
         self.taken = taken
         ordered = sorted(words.items())
-        self.words = [list(word) for word, _ in ordered]
+        self.words = [list(word) for word, _ in ordered]  # their pieces
         self.frequency = [frequency for _, frequency in ordered]
-        self.pieces = _Counts()  # c_x
-        self.pairs = _Counts()  # n
+        self.pieces = _Table()  # c_x
+        self.pairs = _Table()  # n
         self.sides = np.zeros((2, 1024), dtype=np.int64)  # rows of each pair's pieces
-        self.places: dict[tuple[str, str], set[int]] = defaultdict(set)
+        self.places: dict[tuple[str, str], set[int]] = defaultdict(set)  # words with a pair
         for number in range(len(self.words)):
             self._count(number, 1)
 
@@ -364,19 +346,13 @@ class _Inventory:
             self._count(number, 1)
 
 
-class _Counts:
-    """Counts by name, stored in an array with one row for each name.
-
-    Attributes:
-        rows: row of each name.
-        names: name of each row.
-        counts: count of each row; unused rows at the end are 0.
-    """
+class _Table:
+    """Counts by name, stored in an array with one row for each name."""
 
     def __init__(self) -> None:
         self.rows: dict = {}
         self.names: list = []
-        self.counts = np.zeros(1024, dtype=np.int64)
+        self.counts = np.zeros(1024, dtype=np.int64)  # unused rows at the end are 0
 
     def add(self, name: str | tuple[str, str], count: int) -> int:
         """Adds to a name's count; returns its row. A new name gets a new row."""
@@ -392,16 +368,9 @@ class _Counts:
 def likelihood_gain(
     n: np.ndarray, of_first: np.ndarray, of_second: np.ndarray, same: np.ndarray, total: float
 ) -> np.ndarray:
-    """Computes how much merging each pair adds to log P of the text.
+    """How much merging each pair adds to log P of the text, in nats, (P,).
 
-    Args:
-        n: count of each pair, (P,).
-        of_first, of_second: c_a and c_b, (P,).
-        same: whether a equals b, (P,).
-        total: N.
-
-    Returns:
-        The gain of each pair in nats, (P,).
+    Arguments: n, c_a, c_b, whether a equals b, (P,); N. The formula is on top of this file.
     """
     once = _f(of_first - n) - _f(of_first) + _f(of_second - n) - _f(of_second)
     twice = _f(of_first - 2 * n) - _f(of_first)
