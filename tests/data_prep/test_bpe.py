@@ -18,7 +18,7 @@ from subword_nmt.apply_bpe import BPE
 
 from tests.support.scripts import assert_one_line_error, run_script
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text import bpe
+from vaswani_plugin.text import bpe, parallel
 
 
 @pytest.fixture(scope="module")
@@ -104,10 +104,10 @@ def test_applying_with_a_vocabulary_equals_subword_nmt(
 
 
 def test_counting_in_parallel(corpus, monkeypatch):
-    monkeypatch.setattr(bpe, "_COUNTED_BYTES", 1000)
+    monkeypatch.setattr(parallel, "COUNTED_BYTES", 1000)
     path = str(corpus / "odd.de")
-    counted = bpe.count_words([path], workers=2)
-    assert list(counted.items()) == list(bpe.count_words([path]).items())
+    counted = parallel.word_counts([path], 2, " ")
+    assert list(counted.items()) == list(parallel.word_counts([path], 1, " ").items())
     with codecs.open(path, encoding="utf-8") as stream:
         expected = Counter(w for line in stream for w in line.strip("\r\n ").split(" ") if w)
     assert counted == expected

@@ -19,7 +19,6 @@ ends the line there, which shifts one side of a corpus against the other.
 import struct
 import sys
 from array import array
-from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -29,9 +28,8 @@ import numpy as np
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.dictionary import EOS, SPECIAL_SYMBOLS, UNK, Entries
 from vaswani_plugin.text.outputs import write_bytes_atomically
-from vaswani_plugin.text.parallel import Block, map_blocks
+from vaswani_plugin.text.parallel import Block, word_counts, map_blocks
 
-_COUNTED_BYTES = 1 << 21
 _HEADER = struct.Struct("<9sQBQ")
 _MAGIC = b"MMIDIDX\0\0"
 # fairseq's codes of integer types, and NumPy's names of these types.
@@ -39,13 +37,10 @@ _ITEM_TYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2", 9: "<u4
 
 
 def read_sizes(prefix: str | Path) -> np.ndarray:
-    """Reads the number of tokens of each line of a binary text; </s> counts.
+    """Reads the number of tokens of each line of a binary text, (lines,), int64; </s> counts.
 
     Args:
         prefix: path without `.bin` or `.idx`.
-
-    Returns:
-        (lines,), int64.
 
     Raises:
         UserError: the .idx file is no index, or not the index of this text; names the file.
@@ -92,8 +87,8 @@ class _Numbers(dict[str, int]):
         return UNK
 
 
-def type_code(rows: int) -> str:
-    """Returns the integer type for a dictionary of `rows` rows, as a code of `array` and NumPy."""
+def _type_code(rows: int) -> str:
+    """The integer type for a dictionary, as a code of `array` and NumPy."""
     return "H" if rows < 65500 else "I"
 
 
@@ -101,7 +96,7 @@ def make_numberer(symbols: list[str]) -> Callable[[Block], tuple[bytes, bytes]]:
     """Returns a function from a block to its part of the .bin file and its lines' sizes (int32)."""
     numbers = _Numbers((symbol, n) for n, symbol in enumerate((*SPECIAL_SYMBOLS, *symbols)))
     number_of = numbers.__getitem__
-    code = type_code(len(numbers))
+    code = _type_code(len(numbers))
 
     def convert(block: Block) -> tuple[bytes, bytes]:
         tokens, sizes = array(code), array("i")
@@ -128,17 +123,6 @@ def padded(entries: Entries, padding_factor: int) -> Entries:
     return list(rows.items())
 
 
-def _count_symbols(block: Block) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for line in block.lines():
-        counts.update(line.split())
-    return counts
-
-
-def _symbol_counter() -> Callable[[Block], Counter[str]]:
-    return _count_symbols
-
-
 def build_dictionary(
     paths: Iterable[str],
     threshold: int,
@@ -147,7 +131,7 @@ def build_dictionary(
     also: Iterable[str] = (),
     most_rows: int | None = None,
 ) -> Entries:
-    """Counts the symbols of all files.
+    """Counts the symbols of all files, by so many workers.
 
     Args:
         paths: the files, plain or `.gz`.
@@ -161,10 +145,7 @@ def build_dictionary(
     Raises:
         UserError: a file can't be read as text.
     """
-    counts: Counter[str] = Counter()
-    for path in paths:
-        for found in map_blocks(_symbol_counter, path, workers, _COUNTED_BYTES):
-            counts.update(found)
+    counts = word_counts(paths, workers)
     for symbol in SPECIAL_SYMBOLS:
         del counts[symbol]
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
@@ -184,7 +165,7 @@ def binarize(source: str, prefix: Path, entries: Entries, workers: int) -> int:
     """
     symbols = [symbol for symbol, _ in entries]
     assert sys.byteorder == "little", "fairseq's format is little-endian"
-    code = type_code(len(SPECIAL_SYMBOLS) + len(symbols))
+    code = _type_code(len(SPECIAL_SYMBOLS) + len(symbols))
     sizes: list[bytes] = []
     with write_bytes_atomically(f"{prefix}.bin") as data:
         for tokens, of_lines in map_blocks(partial(make_numberer, symbols), source, workers):

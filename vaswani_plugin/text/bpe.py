@@ -11,53 +11,17 @@ has BPE-dropout (`subword-nmt apply-bpe --dropout 0.1`).
 import heapq
 import io
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.lines import MOST_DIGITS, read_lines
 
-if TYPE_CHECKING:
-    from vaswani_plugin.text.parallel import Block
-
 Pair = tuple[str, str]
 
-_COUNTED_BYTES = 1 << 21
 _WORD_END = "</w>"
 # UTF-8 bytes sort like the characters that they encode, and no byte is above 0xf4.
 _INVERTED = bytes((254 - byte) % 256 for byte in range(256))
-
-
-def _count_block(block: "Block") -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for line in block.lines():
-        counts.update(line.split(" "))
-    del counts[""]
-    return counts
-
-
-def _block_counter() -> Callable[["Block"], Counter[str]]:
-    return _count_block
-
-
-def count_words(paths: Iterable[str], workers: int = 1) -> Counter[str]:
-    """Counts the words (between spaces) of all files, in the order of their first occurrences.
-
-    Raises:
-        UserError: a file holds no word.
-    """
-    from vaswani_plugin.text.parallel import map_blocks  # only learning needs it
-
-    counts: Counter[str] = Counter()
-    for path in paths:
-        before = counts.total()
-        for found in map_blocks(_block_counter, path, workers, _COUNTED_BYTES):
-            counts.update(found)
-        if counts.total() == before:
-            raise UserError(f"{path}: the file holds no words")
-    return counts
 
 
 @lru_cache(1 << 17)
@@ -147,8 +111,9 @@ def learn(
     from tqdm import tqdm
 
     from vaswani_plugin.text.outputs import write_atomically
+    from vaswani_plugin.text.parallel import word_counts  # only learning needs it
 
-    counts = count_words(paths, workers)
+    counts = word_counts(paths, workers, " ")
     if all(len(word) == 1 for word in counts):
         raise UserError(f"{', '.join(paths)}: every word has one letter, nothing to merge")
     learned = 0

@@ -9,8 +9,8 @@ import io
 import os
 import signal
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ from vaswani_plugin.text.outputs import write_atomically
 
 Result = TypeVar("Result")
 BLOCK_BYTES = 1 << 19
+COUNTED_BYTES = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,38 @@ def map_blocks(
         pool.shutdown(cancel_futures=True)
 
 
+def _counter(separator: str | None) -> Callable[[Block], Counter[str]]:
+    def count(block: Block) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        for line in block.lines():
+            counts.update(line.split(separator))
+        del counts[""]
+        return counts
+
+    return count
+
+
+def word_counts(paths: Iterable[str], workers: int, separator: str | None = None) -> Counter[str]:
+    """Counts the words of files, in the order of their first occurrences.
+
+    Args:
+        paths: the files, plain or `.gz`.
+        workers: number of processes.
+        separator: between words; None: white space of any kind.
+
+    Raises:
+        UserError: a file holds no word, or can't be read as text.
+    """
+    counts: Counter[str] = Counter()
+    for path in paths:
+        before = counts.total()
+        for found in map_blocks(partial(_counter, separator), path, workers, COUNTED_BYTES):
+            counts.update(found)
+        if counts.total() == before:
+            raise UserError(f"{path}: the file holds no words")
+    return counts
+
+
 def _line_by_line(factory: Callable[[], Callable[[str], str]]) -> Callable[[Block], list[str]]:
     process = factory()
     return lambda block: [process(line) for line in block.lines()]
@@ -122,12 +155,11 @@ def _line_by_line(factory: Callable[[], Callable[[str], str]]) -> Callable[[Bloc
 def process_file(
     factory: Callable[[], Callable[[str], str]], source: str, output: str, workers: int
 ) -> int:
-    """Runs a line function over a file; returns the number of lines.
+    """Runs a line function over a file, into another; returns the number of lines.
 
     Args:
         factory: makes the function, once in each worker; must be picklable.
-        source: the file to read.
-        output: the file to write.
+        source, output: the files, plain, `.gz`, or `-`.
         workers: number of processes.
 
     Raises:
