@@ -28,7 +28,7 @@ import numpy as np
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.dictionary import EOS, SPECIAL_SYMBOLS, UNK, Entries
 from vaswani_plugin.text.outputs import write_bytes_atomically
-from vaswani_plugin.text.parallel import Block, word_counts, map_blocks
+from vaswani_plugin.text.parallel import Block, map_blocks, word_counts
 
 _HEADER = struct.Struct("<9sQBQ")
 _MAGIC = b"MMIDIDX\0\0"

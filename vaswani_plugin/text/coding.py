@@ -124,10 +124,7 @@ def learn_codes(
 
 
 def bpe_units(codes: str) -> list[str]:
-    """Lists all units that BPE with a table of merges can make of bytes.
-
-    Args:
-        codes: file with the table.
+    """Lists all units that BPE with a file of merges can make of bytes.
 
     Raises:
         UserError: the file is no such table.

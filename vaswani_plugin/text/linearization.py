@@ -197,12 +197,7 @@ def words_of(line: str) -> list[str]:
 def make_word_coding(coding: str, codes: str | None) -> Callable[[Sequence[str]], str]:
     """Returns the function from words without white space to units joined by blanks.
 
-    Args:
-        coding: one of `settings.TREE_CODINGS`.
-        codes: file with the table of merges, for `bpe`.
-
-    Raises:
-        UserError: the codes can't be read.
+    Arguments and errors are those of `make_coding`, for "bpe" or "words".
     """
     if coding == "bpe":
         encode, _ = make_coding("bpe", codes)

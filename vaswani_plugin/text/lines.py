@@ -159,11 +159,7 @@ def join_words(text: str) -> str:
 
 
 def read_json(path: str | Path, remedy: str) -> Any:
-    """Reads a JSON file.
-
-    Args:
-        path: of the file.
-        remedy: what the error message tells the user to do.
+    """Reads a JSON file; errors tell the user this remedy.
 
     Raises:
         UserError: it is not JSON, nested too deeply, or holds a surrogate, which no text file can

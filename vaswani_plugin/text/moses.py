@@ -26,9 +26,6 @@ def make_normalizer(language: str) -> Callable[[str], str]:
 
     Both keep the line end on a line, and one rule depends on it: in German, Spanish and French, a
     full stop before a closing quotation mark at the end of a line moves behind the mark.
-
-    Args:
-        language: two-letter code.
     """
     rules = [
         (_needed_text(pattern), re.compile(pattern).sub, replacement)
@@ -46,13 +43,7 @@ def make_normalizer(language: str) -> Callable[[str], str]:
 
 
 def make_tokenizer(language: str, aggressive: bool, escape: bool) -> Callable[[str], str]:
-    """Returns sacremoses' tokenization: a function from a line to tokens joined by spaces.
-
-    Args:
-        language: two-letter code.
-        aggressive: as in `make_processor`.
-        escape: as in `make_processor`.
-    """
+    """Returns sacremoses' tokenization: a function from a line to tokens joined by spaces."""
     moses = MosesTokenizer(lang=language)
 
     def tokenize(line: str) -> str:

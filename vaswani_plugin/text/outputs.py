@@ -29,12 +29,7 @@ DATA_FILES = ("dict*.txt", "[tv]*.bin", "[tv]*.idx", "codes", "preprocessing.jso
 def check_outputs(
     flag: str, outputs: Iterable[str | Path | None], inputs: Iterable[str | Path | None]
 ) -> None:
-    """Refuses outputs that would replace an input or one another.
-
-    Args:
-        flag: the option that names the outputs, for the message.
-        outputs: files that will be written; None is none.
-        inputs: files that are read; None is none.
+    """Refuses outputs that would replace an input or one another; None is no file.
 
     Raises:
         UserError: an output is refused; names the file.
@@ -49,13 +44,7 @@ def check_outputs(
 
 
 class NamedFile(io.FileIO):
-    """An unbuffered file for writing; its errors (a full disk) name a file that the user knows.
-
-    Args:
-        path: the file that is written, or a file descriptor.
-        mode: as for `io.FileIO`.
-        name: the file's name in error messages.
-    """
+    """An unbuffered file for writing; its errors (a full disk) name a file that the user knows."""
 
     def __init__(self, path: str | Path | int, mode: str, name: str) -> None:
         super().__init__(path, mode)
@@ -126,13 +115,7 @@ def write_atomically(path: str | Path) -> Iterator[Callable[[str], None]]:
 
 
 def write_json(path: str | Path, content: Any, indent: int | None = 2) -> None:
-    """Writes a JSON file; otherwise the same as `write_bytes_atomically`.
-
-    Args:
-        path: of the file.
-        content: what `json.dumps` takes.
-        indent: blanks of a level; None: all on one line.
-    """
+    """Writes a JSON file, as `json.dumps` does; otherwise the same as `write_bytes_atomically`."""
     with write_atomically(path) as write:
         write(json.dumps(content, ensure_ascii=False, indent=indent))
 
@@ -189,14 +172,10 @@ def _write_now(stream: IO[bytes], lines: list[str], name: str) -> None:
 
 
 def line_progress(inputs: list[str], output: Path | None) -> "tqdm":
-    """Returns a progress bar over input lines; hidden unless a person sees it undisturbed.
+    """Returns a progress bar over the lines of files.
 
-    It is shown on a terminal, unless the results go to the terminal too.
-
-    Args:
-        inputs: the files. If one is a pipe, which can't be read twice, or damaged, the bar has no
-            total.
-        output: the file of the results; None is standard output.
+    It is shown on a terminal, unless the results go to the terminal too (`output` is None). If a
+    file is a pipe, which can't be read twice, or damaged, the bar has no total.
     """
     from tqdm import tqdm
 

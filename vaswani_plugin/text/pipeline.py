@@ -195,10 +195,7 @@ def cut(
     there, else after the last whole word there. If there is neither, the piece has `longest`
     subwords.
 
-    Args:
-        tokens: the subwords.
-        longest: subwords of a piece, at most.
-        is_word_border: whether a word ends between two subwords, (before, after).
+    `is_word_border(before, after)` tells whether a word ends between two subwords.
     """
     start = 0
     while len(tokens) - start > longest:

@@ -14,11 +14,7 @@ UNSPACED = frozenset(("ja", "km", "lo", "my", "th", "zh"))
 
 
 def check_text(text: object, name: str) -> str:
-    """The text, if it is one.
-
-    Args:
-        text: of a caller.
-        name: for errors.
+    """The text, if it is one; errors give it this name.
 
     Raises:
         UserError: it is another object, such as the NaN of an empty cell of a table, or it holds

@@ -104,11 +104,7 @@ class Settings(_Fields):
     longest_trained: int | None = None
 
     def __post_init__(self) -> None:
-        """Checks the values.
-
-        Raises:
-            UserError: an unknown tokenizer or kind of subwords; settings that don't fit together.
-        """
+        """Checks the values; raises UserError."""
         self._check_types()
         _one_of("tokenizer", self.tokenizer, TOKENIZERS)
         _one_of("subwords", self.subwords, SUBWORDS)
@@ -147,11 +143,7 @@ class TextSettings(_Fields):
     beam: int | None = None
 
     def __post_init__(self) -> None:
-        """Checks the values.
-
-        Raises:
-            UserError: an unknown coding; settings that don't fit together.
-        """
+        """Checks the values; raises UserError."""
         self._check_types()
         _check_coding(self.coding, self.codes, CODINGS)
         if (self.article_tokens is None) != (self.summary_tokens is None):
@@ -182,11 +174,7 @@ class TreeSettings(_Fields):
     beam: int | None = None
 
     def __post_init__(self) -> None:
-        """Checks the values.
-
-        Raises:
-            UserError: an unknown coding; settings that don't fit together.
-        """
+        """Checks the values; raises UserError."""
         self._check_types()
         _check_coding(self.coding, self.codes, TREE_CODINGS)
         self._at_least_1("beam")
@@ -286,11 +274,7 @@ def read_settings_file(path: Path) -> AnySettings:
 
 
 def settings_from(content: dict[str, Any], kind: type[AnySettings] = Settings) -> AnySettings:
-    """Makes settings from keys and values.
-
-    Args:
-        content: field names and values.
-        kind: the class of the settings.
+    """Makes settings of a kind from field names and values.
 
     Raises:
         UserError: a key is missing or unknown, or a value has the wrong type.

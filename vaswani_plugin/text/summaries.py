@@ -112,12 +112,8 @@ def output_paths(prefix: str) -> list[str]:
 def write_examples(examples: Iterator[Example], prefix: str) -> tuple[int, int]:
     """Writes PREFIX.article, PREFIX.summary (the first reference) and PREFIX.jsonl (everything).
 
-    Args:
-        examples: the examples. Those without an article or a summary are left out.
-        prefix: of the files.
-
     Returns:
-        The number of examples written, and the number left out.
+        The number of examples written, and that of those left out, without article or summary.
 
     Raises:
         UserError: no example was written.

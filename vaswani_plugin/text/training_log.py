@@ -19,12 +19,10 @@ _PARAMETERS = re.compile(r"num\. (?:shared )?model params: ([\d,]+)")
 
 
 def statistics(line: str) -> tuple[str, dict[str, str]] | None:
-    """Reads the statistics of a log line.
+    """Reads a log line: the kind of statistics, and the fields by name (wpb, wall, num_updates...).
 
-    Returns:
-        The kind of statistics, and the fields by name (wpb, bsz, wall, num_updates, ...). The kind
-        is "train_inner" (an interval within an epoch), "train" (an epoch) or the name of a
-        validation set. None for any other line.
+    The kind is "train_inner" (an interval within an epoch), "train" (an epoch) or the name of a
+    validation set. Any other line is None.
     """
     if not (found := _RECORD.search(line)):
         return None
@@ -112,11 +110,7 @@ class TrainingRun:
 
 
 def read_training(lines: Iterable[str], name: str) -> TrainingRun:
-    """Reads a log.
-
-    Args:
-        lines: of the log, in order.
-        name: the log's name in error messages.
+    """Reads a log; the arguments are those of `read_curves`.
 
     Raises:
         ValueError: it is no log of fairseq-train, or holds no statistics.
