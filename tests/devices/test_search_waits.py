@@ -34,7 +34,7 @@ from vaswani_plugin.search.candidates import (
     sampled_candidates,
 )
 from vaswani_plugin.search.constraints import block_repeats, force_end, force_token
-from vaswani_plugin.search.finished import FairseqRules, FinishedHypotheses, History, PaperRules
+from vaswani_plugin.search.finished import FairseqRules, FinishedHypotheses, Histories, PaperRules
 from vaswani_plugin.search.models import Sources, TransformerModel
 
 BEAM, STEPS = 4, 8  # the first slots last for five
@@ -121,10 +121,13 @@ def test_candidates_are_chosen_and_ended_hypotheses_kept(rules):
         sampled_candidates(log_p, so_far, BEAM, 5, 0.0, None)
         sampled_candidates(log_p, so_far, BEAM, 0, 0.9, None)
         found = [x[:, 0, :BEAM] for x in best_candidates(log_p, so_far, BEAM)]
-        ended, history = FinishedHypotheses(3, BEAM, found[0], rules), History()
-        ended.enter(4, found[1].eq(2), found[0], found[2])
+        so_far = torch.empty(3, BEAM, 4, device=META)
+        attention = torch.empty(3, BEAM, 5, 6, device=META)
+        unfinished = Histories(tokens(3, BEAM, 4), so_far, attention)
+        ended = FinishedHypotheses(BEAM, unfinished, found[0], rules)
+        longer = unfinished.taken(found[2]).with_token(found[1], found[0])
+        ended.enter(found[1].eq(2), longer)
         rules.done(ended.rank, found[0][:, 0], 4, tokens(3))
-        history.add(*(found[i] for i in (1, 0, 2)))
 
 
 class _Waits(TorchDispatchMode):
@@ -181,17 +184,10 @@ def test_it_looks_once_in_several_steps(settings, as_on_a_device, monkeypatch):
         waits.step += 1
         return step(self, *arguments)
 
-    results = beam_search.BeamSearch._results
-
-    def done(self):
-        waits.step = None
-        return results(self)
-
     monkeypatch.setattr(beam_search.Ensemble, "step", counted)
-    monkeypatch.setattr(beam_search.BeamSearch, "_results", done)
     with waits:
         translate(settings, prefix=True)
-    looked = {step for step in waits.by_step if step is not None and step >= 0}
+    looked = {step for step in waits.by_step if step >= 0}
     last = max(looked)
     assert last > 2 * beam_search.STEPS_BETWEEN_CHECKS
     assert looked - {last} == set(range(0, last, beam_search.STEPS_BETWEEN_CHECKS))

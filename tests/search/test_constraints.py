@@ -77,7 +77,7 @@ def test_allow_only_hands_over_sentence_and_tokens():
 
     log_p = torch.zeros(2, 2, 6)
     history = torch.tensor([[[3, 4], [4, 4]], [[3, 3], [5, 3]]])
-    allow_only(choose)(log_p, Step(2, torch.tensor([1, 4]), lambda: history))
+    allow_only(choose)(log_p, Step(2, torch.tensor([1, 4]), history))
     assert seen == [(1, [3, 4]), (1, [4, 4]), (4, [3, 3]), (4, [5, 3])]
     assert finite(log_p) == [[{1, 5}] * 2, [{4, 5}] * 2]
 

@@ -25,11 +25,9 @@ from vaswani_plugin.search.constraints import (
 from vaswani_plugin.search.finished import (
     FairseqRules,
     FinishedHypotheses,
-    FinishedSearches,
-    History,
+    Histories,
     Hypothesis,
     PaperRules,
-    Paths,
 )
 from vaswani_plugin.search.models import Ensemble, all_rows
 
@@ -100,14 +98,13 @@ class BeamSearch:
         self.limits = torch.tensor(limits, device=self.device)
         self.least_limit, self.last_step = min(limits), max(limits)
         self.sentences = torch.arange(len(limits), device=self.device)
-        self.tokens = torch.full((len(limits), 1), start, device=self.device)
+        self.latest = torch.full((len(limits), 1), start, device=self.device)
         self.parents: Tensor | None = None
         self.log_p: Tensor | None = None  # (B, W)
-        self.history = History()
+        self.open: Histories | None = None  # of B G searches
         self.finished: FinishedHypotheses | None = None
         self.any_finished = False
-        self.dropped = FinishedSearches()
-        self.dropped_sentences: list[Tensor] = []  # the sentences of `dropped`
+        self.results: list[list[Hypothesis]] = [[] for _ in limits]
 
     def run(self) -> list[list[Hypothesis]]:
         """Run the search.
@@ -120,33 +117,41 @@ class BeamSearch:
                 sentence without any output.
         """
         for step in range(self.last_step + 1):
-            attention = self.ensemble.step(self.tokens, self.parents)
+            attention = self.ensemble.step(self.latest, self.parents)
             for tracker in self.trackers:
-                tracker.advance(self.tokens, self.parents)
-            if attention is not None:  # at the start all groups share one beam
-                attention = attention if step else attention.repeat_interleave(self.groups, 0)
-                shape = (self._count_searches(), -1, attention.size(-1))
-                self.history.add_attention(attention.reshape(shape))
+                tracker.advance(self.latest, self.parents)
+            self._begin_step(attention)
             candidates = self._choose_candidates(step)
             ends = candidates.tokens.eq(self.eos)
-            self._extend_beams(candidates, ends, self._add_finished(step, candidates, ends))
+            self._extend_beams(candidates, ends, self._add_finished(candidates, ends))
             if self.any_finished or step >= self.least_limit:  # before, no sentence can be done
                 self._update_done(step)
             if not len(self.sentences):
                 break
-        return self._results()
+        return self.results
 
     def _is_check_due(self, step: int) -> bool:
         return runs_on_host(self.device) or step % STEPS_BETWEEN_CHECKS == 0
 
-    def _count_searches(self) -> int:
-        return len(self.sentences) * self.groups
+    def _begin_step(self, attention: Tensor | None) -> None:
+        """Start the histories, or add the attention (B, W, S) of the token to be chosen next."""
+        searches = len(self.sentences) * self.groups
+        if attention is not None:
+            if self.open is None:  # at the start all groups share one beam
+                attention = attention.repeat_interleave(self.groups, 0)
+            attention = attention.reshape(searches, -1, 1, attention.size(-1))
+        if self.open is None:
+            none = self.latest.new_zeros(searches, 1, 0)
+            self.open = Histories(none, none.float(), attention)
+        elif attention is not None:
+            both = torch.cat((self.open.attention, attention), dim=2)
+            self.open = self.open._replace(attention=both)
 
     def _choose_candidates(self, step: int) -> Candidates:
         """Choose the candidates, a chunk of the sentences at a time."""
         if self.log_p is None:
-            self.log_p = torch.zeros(self.tokens.shape, device=self.device)
-        rows = chunk_rows(self.ensemble.vocabulary, self.tokens.size(1), self.device)
+            self.log_p = torch.zeros(self.latest.shape, device=self.device)
+        rows = chunk_rows(self.ensemble.vocabulary, self.latest.size(1), self.device)
         found = []
         for begin in range(0, len(self.sentences), rows):
             part = slice(begin, begin + rows)
@@ -159,26 +164,26 @@ class BeamSearch:
                 )
             self.log_p = self.log_p.to(log_p.dtype)
             self._constrain(step, part, log_p)
-            open_groups = self._unfinished(log_p).view(-1, self.groups)[part]
+            open_groups = self._open_groups()[part]
             found.append(self.choose(log_p, self.log_p[part], open_groups))
         joined = found[0] if len(found) == 1 else map(torch.cat, zip(*found, strict=True))
         candidates = Candidates(*(x.flatten(0, 1) for x in joined))
         if self.finished is None:
-            self.finished = FinishedHypotheses(
-                self._count_searches(),
-                self.beam // self.groups,
-                candidates.log_probabilities,
-                self.rules,
-            )
+            like = candidates.log_probabilities
+            width = self.beam // self.groups
+            self.finished = FinishedHypotheses(width, self.open, like, self.rules)
         return candidates
 
-    def _unfinished(self, like: Tensor) -> Tensor:
+    def _open_groups(self) -> Tensor:
+        """(B, G): False where a group of beams is done."""
         if self.finished is None:
-            return torch.ones(self._count_searches(), dtype=torch.bool, device=like.device)
-        return ~self.finished.done
+            shape = len(self.sentences), self.groups
+            return torch.ones(shape, dtype=torch.bool, device=self.device)
+        return ~self.finished.done.view(-1, self.groups)
 
     def _constrain(self, number: int, part: slice, log_p: Tensor) -> None:
-        step = Step(number, self.sentences[part], lambda: self._tokens_so_far(part), part)
+        so_far = self.open.tokens.reshape(*self.latest.shape, number)[part]
+        step = Step(number, self.sentences[part], so_far, part)
         for constrain in self.constraints:
             constrain(log_p, step)
         if number < self.prefix.size(1):
@@ -187,16 +192,7 @@ class BeamSearch:
         if number >= self.least_limit:
             force_end(log_p, self.limits[part] <= number, self.eos)
 
-    def _tokens_so_far(self, part: slice) -> Tensor:
-        if not self.history.steps:
-            return self.tokens[part, :, None][..., :0]
-        searches = torch.arange(self._count_searches(), device=self.device)
-        own = torch.arange(self.beam // self.groups, device=self.device)
-        paths = Paths(len(self.history.steps), searches, own.expand(len(searches), -1))
-        tokens = self.history.trace(paths).tokens
-        return tokens.reshape(*self.tokens.shape, -1)[part]
-
-    def _add_finished(self, step: int, candidates: Candidates, ends: Tensor) -> bool:
+    def _add_finished(self, candidates: Candidates, ends: Tensor) -> bool:
         """Add candidates that end to the finished hypotheses, as far as the rules allow.
 
         Returns whether a candidate may end. On a GPU it is always True: a check would wait.
@@ -205,22 +201,20 @@ class BeamSearch:
             return False
         self.any_finished = True
         count = self.rules.may_end(self.beam // self.groups)
-        log_p, _, beams = (x[:, :count] for x in candidates)
+        log_p, tokens, beams = (x[:, :count] for x in candidates)
         ends = ends[:, : log_p.size(1)] & log_p.gt(-torch.inf) & ~self.finished.done[:, None]
-        self.finished.enter(step, ends, log_p, beams)
+        self.finished.enter(ends, self.open.taken(beams).with_token(tokens, log_p))
         return True
 
     def _extend_beams(self, candidates: Candidates, ends: Tensor, some_end: bool) -> None:
         """Take the first w unfinished candidates as the beams of the next step."""
         w = self.beam // self.groups
-        log_p, tokens, beams = candidates
+        log_p, tokens, beams = (x[:, :w] for x in candidates)
         if some_end:
             order = ends.byte().argsort(dim=1, stable=True)[:, :w]
             log_p, tokens, beams = (x.gather(1, order) for x in candidates)
             log_p = log_p.masked_fill(tokens.eq(self.eos), -torch.inf)  # where too few go on
-        else:
-            log_p, tokens, beams = (x[:, :w] for x in candidates)
-        self.history.add(tokens, log_p, beams)
+        self.open = self.open.taken(beams).with_token(tokens, log_p)
         in_group = beams.unflatten(0, (-1, self.groups))
         shape = (len(self.sentences), -1)
         first = torch.arange(self.groups, device=self.device) * w
@@ -228,7 +222,7 @@ class BeamSearch:
             self.parents = torch.zeros_like(in_group).reshape(shape)
         else:
             self.parents = (in_group + first[:, None]).reshape(shape)
-        self.tokens = tokens.reshape(shape).contiguous()
+        self.latest = tokens.reshape(shape).contiguous()
         self.log_p = log_p.reshape(shape)
 
     def _update_done(self, step: int) -> None:
@@ -249,33 +243,27 @@ class BeamSearch:
         dropped, kept = done.nonzero()[:, 0], (~done).nonzero()[:, 0]
         if last:
             dropped, kept = torch.arange(len(done), device=self.device), kept[:0]
-        self.dropped.add(len(self.history.steps) - 1, all_rows(dropped, self.groups), self.finished)
-        self.dropped_sentences.append(self.sentences[dropped])
+        self._add_results(dropped)
         self.sentences = self.sentences[kept]
         if not len(kept):
             return
         searches = all_rows(kept, self.groups)
         self.finished.keep(searches)
-        self.history.keep(searches)
+        self.open = self.open.of(searches)
         self.limits, self.prefix = self.limits[kept], self.prefix[kept]
-        self.tokens, self.log_p = self.tokens[kept], self.log_p[kept]
+        self.latest, self.log_p = self.latest[kept], self.log_p[kept]
         self.parents = self.parents[kept]
         for follower in (self.ensemble, *self.trackers):
             follower.keep(kept)
 
-    def _results(self) -> list[list[Hypothesis]]:
-        """The hypotheses of each sentence, over all its groups."""
-        found = self.dropped.hypotheses(self.history, self.eos)
-        sentences = torch.cat(self.dropped_sentences[::-1]).tolist()
-        results: list[list[Hypothesis]] = [[] for _ in sentences]
-        for number, sentence in enumerate(sentences):
-            own = found[number * self.groups : (number + 1) * self.groups]
-            if not any(own):
+    def _add_results(self, dropped: Tensor) -> None:
+        """Add the hypotheses of sentences that are done, over all their groups."""
+        found = iter(self.finished.hypotheses(all_rows(dropped, self.groups)))
+        for sentence in self.sentences[dropped].tolist():
+            own = [hypothesis for _ in range(self.groups) for hypothesis in next(found)]
+            if not own:
                 raise UserError(
                     "no output of a sentence meets all constraints; take some back (no repeated "
                     "n-grams, a prefix, allowed tokens, a least length)"
                 )
-            results[sentence] = sorted(
-                (h for group in own for h in group), key=lambda h: -h["score"].item()
-            )
-        return results
+            self.results[sentence] = sorted(own, key=lambda h: -h["score"].item())

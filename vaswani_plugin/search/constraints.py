@@ -5,7 +5,7 @@ Axes: B sentences, b some of them, W beams, V vocabulary, T tokens so far.
 
 import math
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -14,27 +14,20 @@ Constraint = Callable[[Tensor, "Step"], None]
 """Changes log-probabilities (b, W, V) of a step in place."""
 
 
-class Step:
+class Step(NamedTuple):
     """One step of the search, for some of its sentences.
 
-    Args:
+    Attributes:
         number: tokens of every unfinished hypothesis.
         sentences: numbers of the sentences in the original batch, (b,).
-        history: returns the tokens so far, (b, W, T), without the start.
+        history: the tokens so far, (b, W, T), without the start.
         part: rows of these sentences among all unfinished sentences.
     """
 
-    def __init__(
-        self,
-        number: int,
-        sentences: Tensor,
-        history: Callable[[], Tensor],
-        part: slice = slice(None),
-    ) -> None:
-        self.number = number
-        self.sentences = sentences
-        self.history = history
-        self.part = part
+    number: int
+    sentences: Tensor
+    history: Tensor
+    part: slice = slice(None)
 
 
 class Tracker(Protocol):
@@ -98,7 +91,7 @@ def allow_only(choose: Callable[[int, Tensor], list[int]]) -> Constraint:
     """
 
     def constrain(log_probabilities: Tensor, step: Step) -> None:
-        history = step.history()
+        history = step.history
         banned = torch.ones_like(log_probabilities, dtype=torch.bool)
         for place, sentence in enumerate(step.sentences.tolist()):
             for beam in range(log_probabilities.size(1)):

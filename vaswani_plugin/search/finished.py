@@ -1,19 +1,20 @@
-"""Finished hypotheses: their scores, which are kept, when a search is done, and their tokens.
+"""Hypotheses and their histories; those that are finished: their scores, and which are kept.
 
-The rules are the authors' or fairseq's. The history of a search copies nothing: a hypothesis is
-traced back when the whole batch is done.
+The rules are the authors' or fairseq's.
 
-Axes: B searches (of sentences, or of groups of beams), W beams or hypotheses of each, T tokens.
+Axes: B searches (of sentences, or of groups of beams), W beams, K hypotheses or C candidates of
+each, T tokens, S source length.
 """
 
 import math
-from copy import copy
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from vaswani_plugin.modules.length_penalty import length_penalty
+from vaswani_plugin.search.models import chosen_rows
 
 Hypothesis = dict[str, Tensor]
 
@@ -128,194 +129,109 @@ def best_reachable_score(
     return log_probability / length_penalty(favourable, alpha)
 
 
-class Paths(NamedTuple):
-    """Hypotheses of some searches, to be traced back.
+class Histories(NamedTuple):
+    """What is known of hypotheses: of each search K of them, after T tokens.
 
     Attributes:
-        step: the step whose numbering `searches` uses; the next step means the current numbering.
-        searches: (B',).
-        beams: (B', K), the beam of each hypothesis after `lengths` tokens.
-        lengths: (B', K), in tokens; None: every hypothesis has `step` tokens.
+        tokens: (B, K, T).
+        log_p: cumulative log P after each token, (B, K, T).
+        attention: to the source, at each token, (B, K, T, S); None: not wanted.
     """
 
-    step: int
-    searches: Tensor
-    beams: Tensor
-    lengths: Tensor | None = None
-
-    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return searches, beams and lengths; without given lengths, every length is `step`."""
-        lengths = self.lengths
-        if lengths is None:
-            lengths = torch.full_like(self.beams, self.step)
-        return self.searches, self.beams, lengths
-
-
-class Trace(NamedTuple):
-    """Tokens (B, K, T), their cumulative log P (B, K, T) and attention (B, K, T, S) if any."""
-
     tokens: Tensor
-    log_probabilities: Tensor
+    log_p: Tensor
     attention: Tensor | None
 
+    def of(self, searches: Tensor) -> "Histories":
+        """Those of some searches, (B',)."""
+        return Histories(*(None if x is None else x[searches] for x in self))
 
-class History:
-    """The tokens of each step, their log P, and the beam that each continues. Copies nothing."""
+    def taken(self, places: Tensor) -> "Histories":
+        """The hypotheses at `places` of each search, (B, K')."""
+        rows = chosen_rows(places, self.tokens.size(1))
+        return Histories(*(None if x is None else _take(x, rows) for x in self))
 
-    def __init__(self) -> None:
-        self.steps: list[tuple[Tensor, ...]] = []
-        self.attention: list[Tensor] = []
-        self.kept: list[Tensor | None] = [None]
-        """For each step and the next one: the searches kept from the previous step; None: all."""
+    def with_token(self, tokens: Tensor, log_p: Tensor) -> "Histories":
+        """The hypotheses with one more token, (B, K), and log P with it, (B, K).
 
-    def add(self, tokens: Tensor, log_probabilities: Tensor, beams: Tensor) -> None:
-        """Add a step: tokens, cumulative log P, and the beams that they continue, each (B, W)."""
-        self.steps.append((tokens, log_probabilities, beams))
-        self.kept.append(None)
-
-    def add_attention(self, attention: Tensor) -> None:
-        """Add the attention of the step to be chosen next, (B, W', S), by the beams before it."""
-        self.attention.append(attention)
-
-    def keep(self, searches: Tensor) -> None:
-        """Keep these searches only, (B',). Call it after `add`."""
-        before = self.kept[-1]
-        self.kept[-1] = searches if before is None else before[searches]
-
-    def trace(self, *paths: Paths) -> Trace:
-        """Trace hypotheses back to the start.
-
-        Args:
-            paths: the latest step first.
-
-        Returns:
-            Tokens, log P and attention in the order of the paths. Positions beyond a hypothesis's
-            length have no meaning.
+        The attention at that token is there already.
         """
-        waiting = list(reversed(paths))
-        searches, beams, lengths = (x[:0] for x in waiting[-1].tensors())
-        found = []
-        for number in reversed(range(len(self.steps) + 1)):
-            if number < len(self.steps) and self.kept[number + 1] is not None:
-                searches = self.kept[number + 1][searches]
-            while waiting and waiting[-1].step == number:
-                new = waiting.pop().tensors()
-                joined = zip((searches, beams, lengths), new, strict=True)
-                searches, beams, lengths = (torch.cat(pair) for pair in joined)
-            if number == len(self.steps):
-                continue
-            tokens, log_p, origins = (x[searches] for x in self.steps[number])
-            step = [tokens.gather(1, beams), log_p.gather(1, beams), None]
-            beams = torch.where(lengths > number, origins.gather(1, beams), beams)
-            if self.attention:  # also at the end of sentence
-                attention = self.attention[number][searches]
-                place = beams[:, :, None].expand(-1, -1, attention.size(2))
-                step[2] = attention.gather(1, place)
-            found.append(step)
-        if not found:
-            return Trace(beams[..., None][..., :0], beams.new_zeros(*beams.shape, 0).float(), None)
-        tokens, log_p, attention = zip(*reversed(found), strict=True)
-        stacked = _stack(attention) if self.attention else None
-        return Trace(_stack(tokens), _stack(log_p), stacked)
+        tokens = torch.cat((self.tokens, tokens[:, :, None]), dim=2)
+        log_p = torch.cat((self.log_p.to(log_p), log_p[:, :, None]), dim=2)
+        return Histories(tokens, log_p, self.attention)
 
 
-def _stack(steps: tuple[Tensor, ...]) -> Tensor:
-    """Stack T tensors (B_t, K, ...) to (B, K, T, ...); the first must have the most rows."""
-    stacked = steps[0].new_zeros(len(steps), *steps[0].shape)
-    for place, step in zip(stacked, steps, strict=True):
-        place[: len(step)] = step
-    return stacked.movedim(0, 2)
+def _take(x: Tensor, rows: Tensor) -> Tensor:
+    """(B, K, ...) -> (B, K', ...), given the B K' numbers of the hypotheses among all B K."""
+    return x.flatten(0, 1).index_select(0, rows).unflatten(0, (len(x), -1))
 
 
 class FinishedHypotheses:
     """The finished hypotheses that each search keeps, highest rank first.
 
     Args:
-        searches: B.
         beam: W.
+        open: the unfinished hypotheses before the first token.
         like: a tensor with the device and type of the log-probabilities.
         rules: decide which hypotheses are kept.
     """
 
     def __init__(
-        self, searches: int, beam: int, like: Tensor, rules: PaperRules | FairseqRules
+        self, beam: int, open: Histories, like: Tensor, rules: PaperRules | FairseqRules
     ) -> None:
         self.rules = rules
+        searches = len(open.tokens)
         self.rank = like.new_full((searches, beam), -math.inf)
         self.score = self.rank.clone()
-        self.log_p = self.rank.clone()
-        self.step = torch.zeros(searches, beam, dtype=torch.long, device=like.device)
-        self.beam = self.step.clone()  # the beam before the end
+        self.length = torch.zeros(searches, beam, dtype=torch.long, device=like.device)
+        self.histories = open.taken(self.length)
         self.done = torch.zeros(searches, dtype=torch.bool, device=like.device)
 
-    def enter(self, step: int, ends: Tensor, log_p: Tensor, beams: Tensor) -> None:
+    def enter(self, ends: Tensor, found: Histories) -> None:
         """Add candidates that finish now, and keep the best.
 
         Args:
-            step: tokens before the end of sentence.
-            ends: True for candidates that finish, (B, W).
-            log_p: log P, end of sentence included, (B, W).
-            beams: the beam that each candidate continues, (B, W).
+            ends: True for candidates that finish, (B, C).
+            found: the candidates, the end of sentence included.
         """
-        score = self.rules.score(log_p, step + 1)
-        rank = self.rules.rank(score, step).masked_fill(~ends, -math.inf)
-        steps = torch.full_like(beams, step)
-        self.rank, order = torch.cat((self.rank, rank), 1).topk(self.rank.size(1), dim=1)
-        for name, new in (("score", score), ("log_p", log_p), ("step", steps), ("beam", beams)):
-            both = torch.cat((getattr(self, name), new), dim=1)
-            setattr(self, name, both.gather(1, order))
+        length = found.tokens.size(2)
+        score = self.rules.score(found.log_p[:, :, -1], length)
+        rank = self.rules.rank(score, length - 1).masked_fill(~ends, -math.inf)
+        ranks = torch.cat((self.rank, rank), dim=1)
+        self.rank, order = ranks.topk(self.rank.size(1), dim=1)
+        rows = chosen_rows(order, ranks.size(1))
+
+        def best(old: Tensor, new: Tensor) -> Tensor:
+            if old.dim() > 2:  # by now hypotheses may be longer
+                more = [0, 0] * (old.dim() - 3) + [0, new.size(2) - old.size(2)]
+                old = F.pad(old, more)
+            return _take(torch.cat((old, new), dim=1), rows)
+
+        self.score = best(self.score, score)
+        self.length = best(self.length, torch.full_like(found.tokens[:, :, 0], length))
+        pairs = zip(self.histories, found, strict=True)
+        self.histories = Histories(*(x if x is None else best(x, y) for x, y in pairs))
 
     def keep(self, searches: Tensor) -> None:
         """Keep these searches only, (B',)."""
-        for name in ("rank", "score", "log_p", "step", "beam", "done"):
+        for name in ("rank", "score", "length", "done"):
             setattr(self, name, getattr(self, name).index_select(0, searches))
+        self.histories = self.histories.of(searches)
 
-    def of(self, searches: Tensor) -> "FinishedHypotheses":
-        """A copy that holds these searches only, (B',)."""
-        picked = copy(self)
-        picked.keep(searches)
-        return picked
-
-
-class FinishedSearches:
-    """Searches that are done and the hypotheses they kept, until the whole batch is done.
-
-    Tracing a hypothesis back takes one call per token, so all hypotheses of a batch are traced
-    together.
-    """
-
-    def __init__(self) -> None:
-        self.paths: list[Paths] = []
-        self.kept: list[FinishedHypotheses] = []
-
-    def add(self, step: int, searches: Tensor, ended: FinishedHypotheses) -> None:
-        """Add searches that are done after this step, (B',), in that step's numbering."""
-        kept = ended.of(searches)
-        self.paths.append(Paths(step, searches, kept.beam, kept.step))
-        self.kept.append(kept)
-
-    def hypotheses(self, history: History, eos: int) -> list[list[Hypothesis]]:
-        """Return fairseq's dictionaries: the latest added searches first, best scores first."""
-        last_first = self.kept[::-1]
-        score, ends, end_log_p, ranks = (
-            torch.cat([getattr(kept, name) for kept in last_first])
-            for name in ("score", "step", "log_p", "rank")
-        )
-        tokens, log_p, attention = history.trace(*self.paths[::-1])
-        tokens = torch.cat((tokens, torch.full_like(tokens[..., :1], eos)), dim=2)
-        log_p = torch.cat((log_p, log_p.new_zeros(*log_p.shape[:2], 1)), dim=2)
-        tokens = tokens.scatter(2, ends[:, :, None], eos).cpu()
-        log_p = log_p.scatter(2, ends[:, :, None], end_log_p[:, :, None].to(log_p))
-        positional = log_p.diff(dim=2, prepend=log_p.new_zeros(*log_p.shape[:2], 1)).cpu()
-        attention = None if attention is None else attention.cpu()
-        score, steps, ranks = score.cpu(), ends.tolist(), ranks.tolist()
+    def hypotheses(self, searches: Tensor) -> list[list[Hypothesis]]:
+        """Return fairseq's dictionaries of some searches, (B',), best scores first."""
+        tokens, log_p, attention = self.histories.of(searches)
+        positional = log_p.diff(dim=2, prepend=torch.zeros_like(log_p[:, :, :1])).cpu()
+        tokens, attention = tokens.cpu(), None if attention is None else attention.cpu()
+        score, ranks = self.score[searches].cpu(), self.rank[searches].tolist()
+        lengths = self.length[searches].tolist()
         results = []
         for row in range(len(ranks)):
             found = []
             for place, rank in enumerate(ranks[row]):
                 if rank == -math.inf:
                     continue
-                here = row, place, slice(steps[row][place] + 1)
+                here = row, place, slice(lengths[row][place])
                 found.append(
                     {
                         "tokens": tokens[here].clone(),

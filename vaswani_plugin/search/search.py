@@ -242,10 +242,10 @@ class Search:
         if size > 0 and step.number < prefix.size(1):
             forced = given[step.sentences, step.number, None, None]
             free = log_p.clone()
-            block_repeats(free, step.history(), size)
+            block_repeats(free, step.history, size)
             torch.where(forced, log_p, free, out=log_p)
         elif size > 0:
-            block_repeats(log_p, step.history(), size)
+            block_repeats(log_p, step.history, size)
 
     def _limits(self, sources: Tensor, prefix: Tensor) -> tuple[list[int], np.ndarray | None]:
         """Compute the greatest number of tokens before the end of each sentence.
