@@ -5,7 +5,6 @@ Each is started as a recipe starts it.
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,10 +14,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from forked_training import PLUGIN, Training, train
 
-from tests.conftest import fairseq_environment
+from tests.conftest import PLUGIN, fairseq_environment
 from tests.distributed.conftest import NO_DROPOUT, assert_same_weights
+from tests.support.forks import Training, train
 from tests.support.scripts import ROOT
 
 UPDATES = 6  # an epoch and a half by two workers
@@ -30,28 +29,6 @@ recipe=made-up
 source {ROOT}/recipes/common.sh
 begin "$@"
 step train train
-"""
-
-# network.sh COMMAND...: runs it with `--node-rank 0` here, and with 1 as on another machine.
-NETWORK = """
-set -euo pipefail
-ip link set lo up
-unshare --net sleep 1000 &
-other=$!
-trap 'kill "$other" ${second:+"$second"}' EXIT
-here=$(readlink /proc/self/ns/net)
-while [[ "$(readlink "/proc/$other/ns/net")" == "$here" ]]; do sleep 0.1; done
-ip link add left type veth peer name right netns "$other"
-ip address add 10.9.0.1/24 dev left
-ip link set left up
-there=(nsenter --target "$other" --net)
-"${there[@]}" ip address add 10.9.0.2/24 dev right
-"${there[@]}" ip link set right up
-"${there[@]}" ip link set lo up
-GLOO_SOCKET_IFNAME=right "${there[@]}" bash "$1" --node-rank 1 "${@:2}" &
-second=$!
-GLOO_SOCKET_IFNAME=left bash "$1" --node-rank 0 "${@:2}"
-wait "$second"
 """
 
 
@@ -128,20 +105,9 @@ def test_two_nodes_on_one_machine(alone, start, tmp_path):
     assert_trained_as(alone, tmp_path, finish(first, second))
 
 
+@pytest.mark.slow
 def test_two_workers_on_one_node(alone, start, tmp_path):
     assert_trained_as(alone, tmp_path, finish(begin(*start(), "--distributed-world-size", 2)))
-
-
-@pytest.mark.slow
-def test_two_nodes_in_networks_of_their_own(alone, start, tmp_path):
-    tools = all(map(shutil.which, ("unshare", "nsenter", "ip")))
-    if not tools or subprocess.run(["unshare", "-rn", "true"], capture_output=True).returncode:
-        pytest.skip("this machine makes no network namespaces")
-    network = tmp_path / "network.sh"
-    network.write_text(NETWORK)
-    command = start("--nodes", 2, "--master", f"10.9.0.1:{free_port()}")[1:]
-    said = finish(begin("unshare", "-rn", "bash", network, *command))
-    assert_trained_as(alone, tmp_path, said)
 
 
 @pytest.mark.slow

@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
-from forked_training import Training, train
 
 from tests.distributed.conftest import NO_DROPOUT, assert_same_weights
+from tests.support.forks import Training, train
 
 TASKS = ["translation", "language modeling", "parsing"]
 TOLERANCE = 1e-4  # relative, of the losses
@@ -115,12 +115,6 @@ def test_a_training_repeats_itself_bit_by_bit(flags_of_tasks, workers, loaders, 
         assert run.losses == runs[0].losses
         for name, weight in runs[0].weights().items():
             assert torch.equal(run.weights()[name], weight), name
-
-
-def test_another_seed_is_another_training(flags_of_tasks, alone, tmp_path):
-    flags = (*flags_of_tasks["translation"], *NO_DROPOUT, "--max-update", 1, "--seed", 4)
-    other = train(tmp_path, *flags, "--update-freq", 2)
-    assert other.code == 0 and other.losses[0] != alone.losses[0]
 
 
 def test_two_workers_train_in_bf16(flags_of_tasks, alone, tmp_path):

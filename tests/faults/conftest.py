@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.forks import Fork, debug_config, start_training
+from tests.support.forks import Fork, debug_config, start_training
 
 TWO_EPOCHS = ("--max-update", "14", "--save-interval-updates", "4", "--keep-interval-updates", "2")
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.faults.forks import Fork, updates_in
+from tests.support.forks import Fork, updates_in
 from vaswani_plugin.fairseq_plugin.training import checkpoints
 from vaswani_plugin.fairseq_plugin.training.trainer import VaswaniTrainer
 
@@ -62,16 +62,3 @@ def test_the_lock_goes_with_a_killed_run_and_not_with_its_loaders(start, tmp_pat
     on = start(folder)  # its data-loader workers look after their parent every five seconds
     assert on.wait() == 0, on.output()
     assert updates_in(folder / "checkpoint_last.pt") == 14
-
-
-def test_a_process_may_hold_a_folder_twice(tmp_path):
-    checkpoints.hold(tmp_path)
-    checkpoints.hold(tmp_path / "." / "")
-
-    def another():
-        checkpoints._held.clear()  # a fork knows what its parent held, but holds nothing itself
-        checkpoints.hold(tmp_path)
-
-    other = Fork(another)
-    assert other.wait() == 1 and "is in use by process" in other.output()
-    checkpoints._held.pop(tmp_path.resolve()).close()

@@ -6,8 +6,8 @@ import signal
 import pytest
 
 from tests.conftest import fairseq_environment
-from tests.faults.forks import as_worker, assert_same_weights, start_training, updates_in
 from tests.support.commands import run_python
+from tests.support.forks import as_worker, assert_same_weights, start_training, updates_in
 from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED as EXIT_CODE
 from vaswani_plugin.fairseq_plugin.training.trainer import VaswaniTrainer
 
@@ -47,15 +47,9 @@ def test_the_update_at_hand_is_saved(start, undisturbed, tmp_path, method, times
     assert on.wait() == 0, on.output()
     assert f"@ {saved} updates)" in on.output()
     assert_same_weights(folder / "checkpoint_last.pt", undisturbed / "checkpoint_last.pt")
-
-
-def test_a_validation_that_is_due_is_not_lost(start, tmp_path):
-    folder = tmp_path / "run"
-    left = start(folder, fault=signalled_in("clip_grad_norm", 8))
-    assert left.wait() == EXIT_CODE
-    assert (folder / "checkpoint_2_8.pt").exists()
-    log = left.output()
-    assert log.index("asked to leave") < log.index("num_updates 8 | best_loss")
+    if saved == 8:  # the validation that was due is not lost
+        log = left.output()
+        assert log.index("asked to leave") < log.index("num_updates 8 | best_loss")
 
 
 def test_a_finished_training_is_finished(start, tmp_path):
@@ -102,7 +96,7 @@ def test_a_whole_group_may_be_signalled(start, undisturbed, tmp_path):
 
 def test_one_worker_is_asked_and_all_leave(toy_data_bin, tmp_path):
     from tests.faults.conftest import TWO_EPOCHS
-    from tests.faults.forks import debug_config
+    from tests.support.forks import debug_config
 
     cfg = debug_config(toy_data_bin, tmp_path / "run", *TWO_EPOCHS)
     faults = [None, signalled_in("clip_grad_norm", 2)]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-from tests.faults.forks import assert_same_weights, updates_in
+from tests.support.forks import assert_same_weights, updates_in
 from vaswani_plugin.fairseq_plugin.patches import checkpoints
 
 

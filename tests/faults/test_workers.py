@@ -10,8 +10,8 @@ from fairseq_flags import training_config
 from torch.multiprocessing import ProcessExitedException
 
 from tests.faults.conftest import TWO_EPOCHS
-from tests.faults.forks import DEBUG, as_worker, debug_config, start_training, updates_in
 from tests.faults.test_lock import killed_at
+from tests.support.forks import DEBUG, as_worker, debug_config, start_training, updates_in
 from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED as EXIT_CODE
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.patches import distribution

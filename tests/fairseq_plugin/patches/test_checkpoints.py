@@ -14,9 +14,9 @@ from fairseq import checkpoint_utils, optim
 from fairseq.file_io import PathManager
 from fairseq.optim.fp16_optimizer import FP16Optimizer
 from fairseq_flags import training_config
-from forked_training import train
 
 import vaswani_plugin
+from tests.support.forks import train
 from vaswani_plugin.errors import CheckpointError, UserError
 from vaswani_plugin.fairseq_plugin.patches import checkpoints
 from vaswani_plugin.inference.models import mismatch_reason

@@ -1,19 +1,24 @@
-"""fairseq-train in forks that can be killed; each fault is put into one fork alone.
+"""fairseq-train in forks: by one worker or several, each with a fault of its own.
 
 A start takes a second, for nothing is imported and no flag is parsed anew.
 """
 
+import json
 import logging
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import torch._dynamo  # noqa: F401 the first optimizer imports it: not anew in each fork
 from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
-from fairseq_cli import train
+from fairseq.file_io import PathManager
+from fairseq.tasks.fairseq_task import FairseqTask
+from fairseq_cli import train as command
 from fairseq_flags import training_config
 from omegaconf import DictConfig, open_dict
 
@@ -75,10 +80,76 @@ def _train(cfg: DictConfig, fault: Callable[[], None] | None) -> None:
     vars(preemption.REQUEST).update(vars(preemption.Request()))
     vars(checkpoint_utils.save_checkpoint).pop("best", None)
     for counted in ("best", "num_runs"):
-        vars(train.should_stop_early).pop(counted, None)
+        vars(command.should_stop_early).pop(counted, None)
     if fault is not None:
         fault()
-    distributed_utils.call_main(cfg, train.main)
+    distributed_utils.call_main(cfg, command.main)
+
+
+SECONDS = 240  # none takes so long, unless workers wait for one another without end
+
+
+@dataclass(frozen=True)
+class Training:
+    """What came of it; `losses` are nats a token of each update, unrounded, for all workers."""
+
+    code: int
+    losses: list[float]
+    folder: Path
+    log: str
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """Those of the last checkpoint."""
+        return torch.load(self.folder / "checkpoint_last.pt")["model"]
+
+
+def train(
+    folder: Path, data: Path, *flags: object, workers: int = 1, apart: bool = False
+) -> Training:
+    """Train, or go on with what is in `folder`, without a validation.
+
+    Args:
+        folder: of the checkpoints.
+        data: binarized.
+        flags: of fairseq-train.
+        workers: processes that share each update.
+        apart: the second worker sees no checkpoint, as on a node that doesn't share the folder.
+    """
+    more = ("--cpu", "--disable-validation", "--no-progress-bar", "--log-interval", "1")
+    cfg = training_config(*map(str, flags), *more).copy()
+    cfg.task.data, cfg.checkpoint.save_dir = str(data), str(folder)
+    meeting = Path(tempfile.mkdtemp()) / "workers"
+    record = meeting.with_name("losses.json")
+
+    def prepare(rank: int) -> None:
+        if rank == 0:  # it knows the losses of all
+            _record_losses(record)
+        elif apart:
+            PathManager.isfile = staticmethod(lambda path: False)
+
+    runs = [
+        start_training(
+            as_worker(cfg, rank, workers, meeting) if workers > 1 else cfg,
+            lambda rank=rank: prepare(rank),
+        )
+        for rank in range(workers)
+    ]
+    codes = [abs(run.wait(SECONDS)) for run in runs]
+    losses = json.loads(record.read_text()) if record.exists() else []
+    return Training(max(codes), losses, folder, "".join(run.output() for run in runs))
+
+
+def _record_losses(record: Path) -> None:
+    """Write each update's loss, which fairseq's log gives with three decimals only."""
+    original, losses = FairseqTask.reduce_metrics, []
+
+    def reduce_metrics(task, outputs, criterion):
+        sums = [sum(float(output[key]) for output in outputs) for key in ("loss", "sample_size")]
+        losses.append(sums[0] / sums[1])
+        record.write_text(json.dumps(losses))
+        original(task, outputs, criterion)
+
+    FairseqTask.reduce_metrics = reduce_metrics
 
 
 def updates_in(checkpoint: Path) -> int:
