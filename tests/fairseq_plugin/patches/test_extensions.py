@@ -1,6 +1,7 @@
 """What stands in for fairseq's compiled extensions: by the rules, and equal to them."""
 
 import sys
+from importlib import import_module
 from types import ModuleType
 
 import fairseq.data
@@ -133,3 +134,46 @@ def test_they_stand_in_only_where_fairseq_has_none(monkeypatch):
         monkeypatch.setitem(sys.modules, name, own)
     extensions.provide_missing_extensions()
     assert [sys.modules[name] for name in FAST] == [own, own]
+
+
+def compiled(name: str) -> ModuleType:
+    """An extension of the environment's fairseq."""
+    found = import_module(f"fairseq.data.{name}")
+    if found is extensions:
+        pytest.skip("NOT TESTED: fairseq was installed without its extensions")
+    return found
+
+
+@given(
+    st.lists(st.integers(1, 30), min_size=1, max_size=80),
+    st.sampled_from([-1, 0, 30, 45, 100, 400]),
+    st.sampled_from([-1, 0, 1, 3, 8, 20]),
+    st.integers(1, 9),
+)
+def test_batches_equal_the_compiled_ones(lengths, max_tokens, max_sentences, multiple):
+    arguments = np.arange(len(lengths))[::-1].copy(), int64(lengths)
+    limits = max_tokens, max_sentences, multiple
+    modules = extensions, compiled("data_utils_fast")
+    ours, theirs = (each.batch_by_size_vec(*arguments, *limits) for each in modules)
+    assert as_lists(ours) == as_lists(theirs)
+    assert {batch.dtype for batch in ours} == {batch.dtype for batch in theirs}
+
+
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=60).filter(any),
+    st.sampled_from(["none", "complete", "complete_doc", "eos"]),
+    st.integers(1, 30),
+    st.integers(0, 3),
+)
+def test_blocks_equal_the_compiled_ones(sizes, mode, block_size, separator):
+    theirs, sizes = compiled("token_block_utils_fast"), int64(sizes)
+    try:
+        expected = theirs._get_slice_indices_fast(sizes, mode, block_size, separator)
+    except ValueError:  # where there is no block, the compiled one fails
+        expected = np.zeros((0, 2), dtype=np.int64)
+    found = extensions._get_slice_indices_fast(sizes, mode, block_size, separator)
+    assert found.dtype == np.int64 and found.tolist() == expected.tolist()
+    places = [
+        each._get_block_to_dataset_index_fast(sizes, expected) for each in (extensions, theirs)
+    ]
+    assert places[0].tolist() == places[1].tolist()
