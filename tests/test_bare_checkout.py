@@ -8,15 +8,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import PLUGIN, REPO, fairseq_environment, write_toy_corpus
-
-SITE = sysconfig.get_paths()["purelib"]
+from tests.support.commands import SITE, empty_environment
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +29,7 @@ def checkout(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def python(tmp_path_factory) -> Path:
     """Python of an empty environment."""
-    folder = tmp_path_factory.mktemp("empty")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    return folder / "bin" / "python"
+    return empty_environment(tmp_path_factory.mktemp("empty"))
 
 
 def run(python: Path, cwd: Path, *arguments: object) -> str:

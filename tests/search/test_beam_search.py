@@ -198,9 +198,9 @@ def test_double_precision_scores_are_those_of_forced_decoding():
             for hypothesis, (tokens, score) in zip(hypotheses, outputs_of(hypotheses), strict=True):
                 log_p = search_reference.log_probability(function, tokens)
                 expected = log_p / search_reference.gnmt_penalty(len(tokens), 0.6)
-                assert score == pytest.approx(expected, abs=1e-6)
+                assert score == pytest.approx(expected, rel=1e-6)
                 total = hypothesis["positional_scores"].sum().item()
-                assert total == pytest.approx(log_p, abs=1e-6)
+                assert total == pytest.approx(log_p, rel=1e-6)
 
 
 def test_the_limit_is_each_sentences_own(task):
