@@ -12,7 +12,7 @@ OURS = PLUGIN.name
 # From the ground up. A package imports what stands on a lower floor, and nothing of its own floor.
 FLOORS = (
     {"errors", "processor", "devices"},
-    {"modules", "text", "matrix_library"},
+    {"modules", "text"},
     {"kernels", "model"},
     {"search", "metrics"},
     {"inference"},

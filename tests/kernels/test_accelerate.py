@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from vaswani_plugin import kernels, matrix_library
-from vaswani_plugin.kernels import NAMES, accelerate
+from vaswani_plugin import kernels
+from vaswani_plugin.kernels import NAMES, accelerate, matrix_library
 from vaswani_plugin.kernels.add_norm import FusedAddNorm
 from vaswani_plugin.kernels.fused_loss import fused_projected_loss
 from vaswani_plugin.kernels.linear import OneDNNLinear

@@ -6,8 +6,8 @@ import pytest
 import torch
 from meta import largest_tensor, launches_only
 
-from vaswani_plugin import matrix_library
 from vaswani_plugin.kernels import fused_loss as loss_module
+from vaswani_plugin.kernels import matrix_library
 from vaswani_plugin.kernels.fused_loss import fused_projected_loss
 from vaswani_plugin.modules.loss import label_smoothed_cross_entropy, projected_loss
 

@@ -5,9 +5,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from vaswani_plugin import matrix_library
+from vaswani_plugin.kernels import matrix_library
 from vaswani_plugin.kernels.linear import OneDNNLinear, _Linear, linear
-from vaswani_plugin.matrix_library import LEAST_ROWS
+from vaswani_plugin.kernels.matrix_library import LEAST_ROWS
 
 NEAR = {"atol": 2e-5, "rtol": 1e-5}  # sums of up to 40 products of normal numbers, in float32
 

@@ -10,7 +10,7 @@ from reference_weights import shake
 
 from vaswani_plugin.kernels import packed_past
 from vaswani_plugin.kernels.packed_layers import FoldedMemory, SourceMemory
-from vaswani_plugin.kernels.packed_step import PackedDecoder, PackedLanguageModel
+from vaswani_plugin.kernels.packed_step import Packed
 
 LENGTHS = [(9, 10), (4, 10), (12, 10)]
 
@@ -31,7 +31,7 @@ def parser():
 
 
 def packed(model, encoded, beam=4):
-    return PackedDecoder(model.decoder).start(model.decoder.memory(encoded), beam)
+    return Packed(model.decoder).start(model.decoder.memory(encoded), beam)
 
 
 @pytest.mark.parametrize("widths", [[1], [4], [3, 5, 2]], ids=str)
@@ -79,7 +79,7 @@ def test_texts_are_the_full_model(task, window, monkeypatch):
     texts = random_texts(dictionary, [5, 1, 8, 3])
     prompts = padded(texts, dictionary.pad())
     lengths = torch.tensor([len(text) for text in texts])
-    beams = PackedLanguageModel(model.decoder).start(prompts, lengths, 3)
+    beams = Packed(model.decoder).go_on(prompts, lengths, 3)
     histories = [[text] for text in texts]
     beams.step(torch.zeros(4, 1, dtype=torch.long), None)
     for step in range(9):

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from vaswani_plugin.kernels import packed_layers
+from vaswani_plugin.kernels.matrix_library import LEAST_ROWS, has_onednn
 from vaswani_plugin.kernels.packed_layers import PackedLinear
-from vaswani_plugin.matrix_library import LEAST_ROWS, has_onednn
 
 
 @pytest.mark.parametrize("rows", [1, 23, 24, 200])

@@ -16,8 +16,8 @@ from torch import nn
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.kernels.add_norm import FusedAddNorm
 from vaswani_plugin.kernels.linear import OneDNNLinear
+from vaswani_plugin.kernels.matrix_library import chosen_library
 from vaswani_plugin.kernels.packed_step import Packing
-from vaswani_plugin.matrix_library import chosen_library
 
 VARIABLE = "VASWANI_KERNELS"
 MODULES = {"linear": OneDNNLinear, "add_norm": FusedAddNorm}

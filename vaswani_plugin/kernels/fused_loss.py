@@ -24,7 +24,7 @@ from torch import Tensor
 
 from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.kernels.conditions import applies_to
-from vaswani_plugin.matrix_library import product, takes_onednn
+from vaswani_plugin.kernels.matrix_library import product, takes_onednn
 from vaswani_plugin.modules.loss import SmoothedLoss, projected_loss, smoothing_weights
 
 CHUNK_ELEMENTS = 3 << 21

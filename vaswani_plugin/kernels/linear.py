@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vaswani_plugin.kernels.conditions import applies_to
-from vaswani_plugin.matrix_library import product
+from vaswani_plugin.kernels.matrix_library import product
 
 
 class OneDNNLinear(nn.Linear):

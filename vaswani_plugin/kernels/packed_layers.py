@@ -15,7 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vaswani_plugin.devices import runs_on_host
-from vaswani_plugin.matrix_library import LEAST_ROWS, chosen_library, has_onednn, onednn_product
+from vaswani_plugin.kernels.matrix_library import (
+    LEAST_ROWS,
+    chosen_library,
+    has_onednn,
+    onednn_product,
+)
 from vaswani_plugin.modules.attention import MultiHeadAttention
 from vaswani_plugin.modules.feed_forward import FeedForward
 

@@ -11,7 +11,7 @@ Axes: B unfinished texts, W beams of each, S source length, P prompt length, D d
 V vocabulary.
 """
 
-from typing import NamedTuple
+from operator import is_
 
 import torch
 from torch import Tensor, nn
@@ -90,10 +90,10 @@ class PackedLayer:
             self.cross_attention_norm = PackedAddNorm(layer.cross_attention_norm.norm)
 
 
-class PackedDecoder:
+class Packed:
     """A decoder's weights, packed for search. When they change, pack them again."""
 
-    def __init__(self, decoder: Decoder) -> None:
+    def __init__(self, decoder: Decoder | LanguageModel) -> None:
         self.decoder = decoder
         self.layers = [PackedLayer(layer) for layer in decoder.layers]
         self.projection = PackedLinear(decoder.projection.weight)
@@ -108,18 +108,45 @@ class PackedDecoder:
         """
         return DecoderBeams(self, memory, beam, with_attention)
 
+    def go_on(self, prompts: Tensor, lengths: Tensor, beam: int) -> "TextBeams":
+        """Start to continue a batch of prompts.
 
-class DecoderBeams:
+        Args:
+            prompts: (B, P), padded on the right.
+            lengths: of the prompts, (B,), none 0.
+            beam: W, the greatest number of continuations of a prompt.
+        """
+        return TextBeams(self, prompts, lengths, beam)
+
+
+class PackedBeams:
     """The hypotheses of one batch, without gradients; see `search.models.Beams`."""
 
-    def __init__(
-        self, packed: PackedDecoder, memory: Memory, beam: int, with_attention: bool
-    ) -> None:
+    past: BeamPast
+    features: Tensor  # (B, W, D)
+
+    def __init__(self, packed: Packed) -> None:
         self.decoder, self.layers, self.projection = (
             packed.decoder,
             packed.layers,
             packed.projection,
         )
+
+    def embed(self, tokens: Tensor, position: Tensor) -> Tensor:
+        """(B, W) tokens at the positions (B or 1, 1) -> (B, W, D)."""
+        return add_positions(self.decoder.embedding(tokens), self.decoder.positions(position))
+
+    def logits(self, sentences: slice) -> Tensor:
+        """Return the logits of the next token, (b, W, V), in a new tensor."""
+        features = self.features[sentences]
+        return self.projection(features.flatten(0, 1)).unflatten(0, features.shape[:2])
+
+
+class DecoderBeams(PackedBeams):
+    """The hypotheses of a decoder."""
+
+    def __init__(self, packed: Packed, memory: Memory, beam: int, with_attention: bool) -> None:
+        super().__init__(packed)
         self.with_attention = with_attention
         encoded = memory.features.detach()
         padding = None if memory.mask is None else ~memory.mask[:, 0, 0]
@@ -135,8 +162,7 @@ class DecoderBeams:
 
     def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
         """Append a token (B, W) to every hypothesis; returns the attention (B, W, S) if wanted."""
-        position = torch.full((1, 1), self.length, device=tokens.device)
-        x = add_positions(self.decoder.embedding(tokens), self.decoder.positions(position))
+        x = self.embed(tokens, torch.full((1, 1), self.length, device=tokens.device))
         if self.words is not None:
             before = self.written if parents is None else self.written.gather(1, parents)
             self.written = before + self.decoder.next_word.is_word[tokens].long()
@@ -152,11 +178,6 @@ class DecoderBeams:
         self.features = x.view(shape)
         return weights.mean(dim=1) if self.with_attention else None
 
-    def logits(self, sentences: slice) -> Tensor:
-        """Return the logits of the next token, (b, W, V), in a new tensor."""
-        features = self.features[sentences]
-        return self.projection(features.flatten(0, 1)).unflatten(0, features.shape[:2])
-
     def keep(self, sentences: Tensor) -> None:
         """Keep these sentences only: (B',), their numbers in the batch."""
         for memory in self.memories:
@@ -166,47 +187,26 @@ class DecoderBeams:
             self.words, self.written = self.words[sentences], self.written[sentences]
 
 
-class PackedLanguageModel:
-    """A language model's weights, packed for search. When they change, pack them again."""
+class TextBeams(PackedBeams):
+    """The continuations by a language model."""
 
-    def __init__(self, model: LanguageModel) -> None:
-        self.model = model
-        self.layers = [PackedLayer(layer) for layer in model.layers]
-        self.projection = PackedLinear(model.projection.weight)
-
-    def start(self, prompts: Tensor, lengths: Tensor, beam: int) -> "TextBeams":
-        """Start to continue a batch of prompts.
-
-        Args:
-            prompts: (B, P), padded on the right.
-            lengths: of the prompts, (B,), none 0.
-            beam: W, the greatest number of continuations of a prompt.
-        """
-        return TextBeams(self, prompts, lengths, beam)
-
-
-class TextBeams:
-    """The continuations of one batch, without gradients; see `search.models.Beams`."""
-
-    def __init__(
-        self, packed: PackedLanguageModel, prompts: Tensor, lengths: Tensor, beam: int
-    ) -> None:
-        self.model, self.layers, self.projection = packed.model, packed.layers, packed.projection
+    def __init__(self, packed: Packed, prompts: Tensor, lengths: Tensor, beam: int) -> None:
+        super().__init__(packed)
         cache: Cache = {}
         # A prompt's last token does not attend to the padding after it.
-        features = LanguageModel.forward(self.model, prompts, cache, right_padded=True).features
+        features = LanguageModel.forward(self.decoder, prompts, cache, right_padded=True).features
         last = torch.arange(len(prompts), device=prompts.device), lengths - 1
         self.features = features[last][:, None]  # (B, 1, D)
         read = [torch.cat((x["key"], x["value"]), dim=-1).detach() for x in cache.values()]
-        self.past = BeamPast(read, lengths, beam, self.model.window)
+        self.past = BeamPast(read, lengths, beam, self.decoder.window)
 
     def step(self, tokens: Tensor, parents: Tensor | None) -> None:
         """Append a token (B, W) to every continuation; at first the prompts' last tokens count."""
         if parents is None:
             return
         # Texts at the limit are done, but may still be in the batch.
-        position = self.past.position[:, None].clamp(max=self.model.positions.max_positions - 1)
-        x = add_positions(self.model.embedding(tokens), self.model.positions(position))
+        most = self.decoder.positions.max_positions - 1
+        x = self.embed(tokens, self.past.position[:, None].clamp(max=most))
         shape = x.shape
         bias = self.past.open_slots(x.size(1), parents)
         x = x.detach().flatten(0, 1)
@@ -214,66 +214,18 @@ class TextBeams:
             x = layer.feed_forward(layer.self_attention(x, cache, bias))
         self.features = x.view(shape)
 
-    def logits(self, texts: slice) -> Tensor:
-        """Return the logits of the next token, (b, W, V), in a new tensor."""
-        features = self.features[texts]
-        return self.projection(features.flatten(0, 1)).unflatten(0, features.shape[:2])
-
     def keep(self, texts: Tensor) -> None:
         """Keep these texts only: (B',), their numbers in the batch."""
         self.features = self.features[texts]
         self.past.keep(texts)
 
 
-Packed = PackedDecoder | PackedLanguageModel
-
-
-class _Snapshot(NamedTuple):
-    """The state of a parameter at one time, to detect changes.
-
-    Attributes:
-        parameter: the parameter.
-        version: counts writes to it; writes through `parameter.data` are not counted.
-        place: address of its memory.
-        dtype: its type.
-        sums: of all elements and of every second element; empty where weights are final.
-    """
-
-    parameter: Tensor
-    version: int
-    place: int
-    dtype: torch.dtype
-    sums: list[float]
-
-    @classmethod
-    def of(cls, parameter: Tensor, sums: list[float]) -> "_Snapshot":
-        # PyTorch has no public name for the version, which autograd's own checks rely on.
-        return cls(parameter, parameter._version, parameter.data_ptr(), parameter.dtype, sums)
-
-    def is_same(self, other: "_Snapshot") -> bool:
-        return self.parameter is other.parameter and self[1:] == other[1:]
-
-
-def _snapshots(decoder: nn.Module, final: bool) -> list[_Snapshot]:
-    """Return a snapshot of every parameter; sums, where needed, are read in a single transfer."""
-    parameters = list(decoder.parameters())
-    sums: list[list[float]] = [[] for _ in parameters]
-    if not final:
-        flat = [parameter.detach().flatten() for parameter in parameters]
-        parts = [part.sum(dtype=torch.float64) for x in flat for part in (x, x[::2])]
-        sums = torch.stack(parts).view(-1, 2).tolist()
-    return [_Snapshot.of(p, own) for p, own in zip(parameters, sums, strict=True)]
-
-
 class Packing:
-    """The packed weights of a decoder, kept as long as they are up to date.
-
-    Writes through `parameter.data`, as fairseq's own optimizers do, are not counted in a version.
-    So the parameters are also summed at each call, until the weights are final.
-    """
+    """The packed weights of a decoder, kept as long as they are up to date."""
 
     def __init__(self) -> None:
-        self._before: list[_Snapshot] = []
+        self._parameters: list[Tensor] = []
+        self._states: list[tuple[int, int, torch.dtype]] = []
         self._packed: Packed | None = None
         self._lock = ForkLock()
 
@@ -282,14 +234,17 @@ class Packing:
 
         Args:
             decoder: the same one at every call.
-            final: nobody writes the weights any more, unless so that their version counts it.
+            final: nobody writes through `parameter.data` any more, as fairseq's own optimizers do:
+                no version counts such writes, so before that the weights are packed at each call.
         """
         if not is_packable(decoder):
             return None
         with self._lock:
-            now, before = _snapshots(decoder, final), self._before
-            same = len(before) == len(now)
-            if not (same and all(old.is_same(new) for old, new in zip(before, now, strict=True))):
-                kind = PackedDecoder if isinstance(decoder, Decoder) else PackedLanguageModel
-                self._packed, self._before = kind(decoder), now
+            now = list(decoder.parameters())
+            # PyTorch has no public name for the version, which autograd's own checks rely on.
+            states = [(p._version, p.data_ptr(), p.dtype) for p in now]
+            same = len(now) == len(self._parameters) and states == self._states
+            if not (final and same and all(map(is_, now, self._parameters))):
+                self._packed = Packed(decoder)
+                self._parameters, self._states = now, states
             return self._packed

@@ -46,7 +46,7 @@ class TextModel:
             texts = prompts.tokens
             lengths = texts.ne(self.decoder.padding_idx).sum(dim=1)  # no copy to the device
             if packed:
-                return packed.start(texts, lengths, beam)
+                return packed.go_on(texts, lengths, beam)
             if isinstance(self.decoder, RecurrentLanguageModel):
                 return RecurrentBeams(self.decoder, prompts, lengths)
             return RereadBeams(self, texts, lengths)

@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from vaswani_plugin import matrix_library
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.matrix_library import LEAST_ROWS, chosen_library, product
+from vaswani_plugin.kernels import matrix_library
+from vaswani_plugin.kernels.matrix_library import LEAST_ROWS, chosen_library, product
 
 
 @pytest.fixture(autouse=True)
