@@ -161,7 +161,7 @@ def test_a_model_of_flags_is_left_to_fairseq(folder, tmp_path):
         ),
         (
             lambda state: state["cfg"]["model"].update(decoder_layers=1),
-            " does not fit this model (unexpected key decoder.layers.1.",
+            ' does not fit this model (Unexpected key(s) in state_dict: "decoder.layers.1.',
         ),
         (
             lambda state: state["cfg"]["model"].update(heads=3),
@@ -225,7 +225,7 @@ def test_a_longer_dictionary_without_digest_is_refused(changed):
     for language in ("en", "de"):
         with open(bundle.folder / f"dict.{language}.txt", "a", encoding="utf-8") as stream:
             stream.write("one-more 1\n")
-    with pytest.raises(ValueError, match="was trained with a dictionary of 67 entries, .* has 68"):
+    with pytest.raises(ValueError, match="does not fit this model \\(.*67, 32.*68, 32"):
         bundle.load_transformer()
 
 

@@ -34,13 +34,14 @@ from vaswani_plugin.export.exported_model import (
 )
 from vaswani_plugin.export.huggingface_tokenizer import FILE as TOKENIZER
 from vaswani_plugin.export.huggingface_tokenizer import text_tokenizer, tokenizer_config
-from vaswani_plugin.inference.models import load_language_model, load_text_pipeline
+from vaswani_plugin.inference.bundle import Bundle
+from vaswani_plugin.inference.models import load_language_model
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.search.options import MAX_NEW_TOKENS
 from vaswani_plugin.search.text_models import TextModel
 from vaswani_plugin.text.dictionary import EOS, PAD
 from vaswani_plugin.text.outputs import write_json
-from vaswani_plugin.text.settings import SAFETENSORS, weights_path
+from vaswani_plugin.text.settings import SAFETENSORS, TextSettings, weights_path
 
 
 def export_language_model(model: Path, output: Path, with_tokenizer: bool = True) -> Path:
@@ -59,7 +60,7 @@ def export_language_model(model: Path, output: Path, with_tokenizer: bool = True
             is not empty.
         OSError: a file can't be read or written.
     """
-    settings = load_text_pipeline(model).settings
+    settings = Bundle.load(model, TextSettings).pipeline.settings
     if settings.article_tokens is not None:
         raise UserError(
             f"{model} holds a summarizer, and Hugging Face has no counterpart of how it reads an "

@@ -4,7 +4,6 @@ A checkpoint may come from anyone: sizes are compared with the weights before me
 every error is one of the file.
 """
 
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -318,7 +317,8 @@ def load_language_model(path: Path, data: Path | None = None) -> LoadedText:
 
     pipeline = None
     if path.is_dir():
-        folder, pipeline, checkpoint = path, load_text_pipeline(path), weights_path(path)
+        folder, checkpoint = path, weights_path(path)
+        pipeline = Bundle.load(path, TextSettings).pipeline
         if data is not None and load_text_dictionary(data) != load_text_dictionary(path):
             raise UserError(
                 f"{data} was binarized with another dictionary than that of {path}: give --text, "
@@ -331,7 +331,7 @@ def load_language_model(path: Path, data: Path | None = None) -> LoadedText:
     else:
         folder, checkpoint = data, path
         if (data / SETTINGS).is_file():
-            pipeline = load_text_pipeline(data)
+            pipeline = Pipeline(read_settings_file(data / SETTINGS), data)
     with untrusted(checkpoint):
         state = load_checkpoint(checkpoint)
         task = TextTask.of(_configuration(checkpoint, state)["task"], checkpoint)
@@ -365,25 +365,6 @@ def _text_builder(
         return partial(build_one_layer, one_layer, dictionary, positions), positions, None
     sizes = Configuration.from_checkpoint({**options, "max_target_positions": positions}, {})
     return partial(build_language_model, sizes, dictionary), positions, sizes
-
-
-def load_text_pipeline(folder: Path) -> Pipeline:
-    """Load the pipeline of a language model's bundle or data folder.
-
-    Raises:
-        UserError: preprocessing.json is missing, can't be used, or belongs to another kind of
-            model.
-    """
-    if not (folder / SETTINGS).is_file():
-        raise UserError(
-            f"{folder / SETTINGS} does not exist: {folder} is not a bundle of a language model; "
-            "give that, or a checkpoint with --data-bin DIR"
-        )
-    settings = read_settings_file(folder / SETTINGS)
-    if not isinstance(settings, TextSettings):
-        held, _ = KINDS[type(settings)]
-        raise UserError(f"{folder} holds {held}: give the bundle of a language model")
-    return Pipeline(settings, folder)
 
 
 def refuse_other_dictionaries(
@@ -427,36 +408,8 @@ def mismatches_explained(files: str) -> Iterator[None]:
             cause = cause.__context__
         if cause is None:
             raise
-        raise CheckpointError(f"checkpoint {files} {mismatch_reason(str(cause))}") from error
-
-
-def mismatch_reason(text: str) -> str:
-    """Find the reason in PyTorch's message: another dictionary, or another architecture.
-
-    Args:
-        text: the message of `load_state_dict`.
-
-    Returns:
-        The reason and the remedy, to be read after the checkpoint's name.
-    """
-    size = r"torch\.Size\(\[([\d, ]*)\]\)"
-    sizes = re.findall(rf"size mismatch for (\S+): .*?{size}[^[]*{size}", text)
-    shapes = [[tuple(map(int, s.split(","))) for s in pair if s] for _, *pair in sizes]
-    rows = {(a[0], b[0]) for a, b in shapes if a[1:] == b[1:] and len(a) == 2}
-    listed = re.search(r"(Missing|Unexpected) key\(s\) in state_dict: \"([^\"]+)\"", text)
-    of_words = not any("position" in name for name, *_ in sizes)
-    if of_words and len(rows) == 1 and listed is None and all(len(a) == 2 for a, _ in shapes):
-        theirs, ours = rows.pop()
-        return (
-            f"was trained with a dictionary of {theirs} entries, the data folder's has {ours}:"
-            " give the data folder (its dict.*.txt) that the checkpoint was trained on"
-        )
-    if sizes:
-        name, theirs, ours = sizes[0]
-        first = f"{name} is [{theirs}] in the file and [{ours}] in the model"
-    else:
-        first = f"{listed[1].lower()} key {listed[2]}" if listed else " ".join(text.split())[:200]
-    return (
-        f"does not fit this model ({first}): give the --arch and sizes that it was trained with,"
-        " or another --save-dir"
-    )
+        first = str(cause).partition("\n")[2].strip().partition("\n")[0][:300]
+        raise CheckpointError(
+            f"checkpoint {files} does not fit this model ({first}): give the data folder (its "
+            "dict.*.txt), the --arch and the sizes that it was trained with, or another --save-dir"
+        ) from error

@@ -19,7 +19,6 @@ import vaswani_plugin
 from tests.support.forks import train
 from vaswani_plugin.errors import CheckpointError, UserError
 from vaswani_plugin.fairseq_plugin.patches import checkpoints
-from vaswani_plugin.inference.models import mismatch_reason
 
 vaswani_plugin.register()
 
@@ -72,34 +71,6 @@ def test_a_foreign_file_is_named(tmp_path, content):
     torch.save(content, tmp_path / "foreign.pt")
     with pytest.raises(CheckpointError, match="foreign.pt is no checkpoint of fairseq"):
         load(tmp_path / "foreign.pt")
-
-
-def mismatch(ours: dict[str, tuple], theirs: dict[str, tuple]) -> str:
-    """What the user is told when PyTorch cannot load weights of `theirs` sizes into `ours`."""
-
-    def model(sizes):
-        holder = torch.nn.Module()
-        for name, size in sizes.items():
-            holder.register_parameter(name, torch.nn.Parameter(torch.zeros(size)))
-        return holder
-
-    with pytest.raises(RuntimeError) as error:
-        model(ours).load_state_dict(model(theirs).state_dict())
-    return mismatch_reason(str(error.value))
-
-
-def test_the_reason_of_a_mismatch():
-    words = mismatch({"words": (8, 4), "out": (8, 4)}, {"words": (9, 4), "out": (9, 4)})
-    assert "dictionary of 9 entries, the data folder's has 8" in words
-    assert "width is [5, 4] in the file and [5, 3] in the model" in mismatch(
-        {"width": (5, 3)}, {"width": (5, 4)}
-    )
-    inner = mismatch({"inner": (8, 4), "bias": (8,)}, {"inner": (9, 4), "bias": (9,)})
-    assert "dictionary" not in inner and "inner is [9, 4] in the file" in inner
-    positions = mismatch({"embed_positions": (8, 4)}, {"embed_positions": (9, 4)})
-    assert "dictionary" not in positions
-    assert "missing key a" in mismatch({"a": (1,), "b": (1,)}, {"b": (1,)})
-    assert "unexpected key a" in mismatch({"b": (1,)}, {"a": (1,), "b": (1,)})
 
 
 def test_a_failing_copy_leaves_the_old_checkpoint(tmp_path, monkeypatch):
