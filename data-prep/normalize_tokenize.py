@@ -12,7 +12,6 @@ from functools import partial
 
 from checkout import at_least, parser, run
 
-from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.moses import make_detokenizer, make_processor
 from vaswani_plugin.text.parallel import process_file
 
@@ -29,23 +28,14 @@ def main() -> None:
     add("--no-tokenize", action="store_true", help="do not tokenize")
     add("--no-escape", action="store_true", help="do not write & as &amp; and so on")
     add("--aggressive", action="store_true", help="split words at hyphens: a @-@ b")
-    add("--detokenize", action="store_true", help="undo the tokenization")
+    add("--detokenize", action="store_true", help="only undo the tokenization")
     add("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")
     args = flags.parse_args()
     at_least(args, workers=1)
-    for excluding, others in (
-        ("detokenize", ("lowercase", "no_normalize", "no_tokenize", "no_escape", "aggressive")),
-        ("no_tokenize", ("no_escape", "aggressive")),
-    ):
-        if getattr(args, excluding) and (given := [n for n in others if getattr(args, n)]):
-            flag, other = given[0].replace("_", "-"), excluding.replace("_", "-")
-            raise UserError(f"--{flag}: leave it out with --{other}")
     steps = args.lowercase, not args.no_normalize, not args.no_tokenize
-    options = args.aggressive, not args.no_escape
+    factory = partial(make_processor, args.language, *steps, args.aggressive, not args.no_escape)
     if args.detokenize:
         factory = partial(make_detokenizer, args.language)
-    else:
-        factory = partial(make_processor, args.language, *steps, *options)
     process_file(factory, args.input, args.output, args.workers)
 
 

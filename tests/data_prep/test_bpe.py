@@ -65,14 +65,12 @@ def test_codes_equal_those_of_subword_nmt(corpus, codes, tmp_path):
     assert codes.read_bytes().count(b"\n") == 201
 
 
-@pytest.mark.parametrize("name", ["train.en", "train.de", "odd.de"])
-@pytest.mark.parametrize("workers", [1, 2])
-def test_applying_equals_subword_nmt(corpus, codes, tmp_path, name, workers):
-    source = corpus / name
+def test_applying_equals_subword_nmt(corpus, codes, tmp_path):
+    source = corpus / "odd.de"
     subword_nmt("apply-bpe", "-c", codes, "-i", source, "-o", tmp_path / "theirs")
     done = run_script(
         "data-prep/bpe.py", "apply", "--codes", codes, "--input", source,
-        "--output", tmp_path / "ours", "--workers", workers,
+        "--output", tmp_path / "ours", "--workers", 2,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
@@ -87,14 +85,11 @@ def vocabulary(corpus, codes) -> Path:
     return corpus / "vocabulary.en"
 
 
-@pytest.mark.parametrize("threshold", [1, 60])
-def test_applying_with_a_vocabulary_equals_subword_nmt(
-    corpus, codes, vocabulary, tmp_path, threshold
-):
+def test_applying_with_a_vocabulary_equals_subword_nmt(corpus, codes, vocabulary, tmp_path):
     source = corpus / "train.de"
     # Codes of both languages, units of one: some of them have to be split up again.
     options = ("--codes", codes, "--input", source, "--vocabulary", vocabulary)
-    options += ("--vocabulary-threshold", threshold)
+    options += ("--vocabulary-threshold", 60)
     subword_nmt("apply-bpe", *options, "--output", tmp_path / "theirs")
     done = run_script("data-prep/bpe.py", "apply", *options, "--output", tmp_path / "ours")
     assert done.returncode == 0, done.stderr
@@ -133,7 +128,6 @@ def encoder(codes: Path):
         ("#version: 0.2\na b\n", ("--workers", 0), "--workers 0"),
         ("#version: 0.2\na b\n", ("--vocabulary", "codes"), "codes:1: a line of a vocabulary"),
         ("a b\n", (), "not BPE codes"),
-        ("#version: 0.3\na b\n", (), "not BPE codes"),
         ("#version: 0.2\na b\na b c\n", (), "codes:3: a line of BPE codes"),
         ("#version: 0.2\n", (), "no merge in it"),
     ],

@@ -34,9 +34,7 @@ def arguments(material: Path, text: Path, out: Path) -> dict[str, tuple]:
     ]
     return {
         "check_corpus.py": (text, other, "--clean", out / "o.en.gz", out / "o.de.gz"),
-        "sentences.py": (text, "--output", out / "o"),
         "bpe.py": ("learn", "--input", text, "--operations", 5000, "--output", out / "o"),
-        "wordpiece.py": ("learn", "--input", text, "--size", 2000, "--output", out / "o"),
         "binarize.py": ("--pair", "en-de", *prefixes, "--output", out / "o", "--workers", 1),
     }
 

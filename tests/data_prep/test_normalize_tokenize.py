@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.scripts import assert_one_line_error, run_script
+from tests.support.scripts import run_script
 
 
 def process(text: str, *args: object) -> str:
@@ -43,17 +43,3 @@ def test_detokenize_undoes_tokenize(language, raw):
     tokens = process(raw, "--language", language, "--no-normalize")
     assert "&amp;" in tokens
     assert process(tokens, "--language", language, "--detokenize") == raw
-
-
-@pytest.mark.parametrize(
-    ("mode", "flag"),
-    [
-        *(("--detokenize", flag) for flag in ("--lowercase", "--aggressive", "--no-escape")),
-        *(("--no-tokenize", flag) for flag in ("--aggressive", "--no-escape")),
-    ],
-)
-def test_flags_without_effect_are_refused(mode, flag):
-    flags = ("--language", "en", mode, flag)
-    done = run_script("data-prep/normalize_tokenize.py", *flags, stdin=b"a b\n")
-    assert_one_line_error(done, f"{flag}: leave it out with {mode}")
-    assert done.stdout == ""

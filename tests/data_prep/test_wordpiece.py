@@ -1,7 +1,6 @@
 """Word pieces: every text comes back, whatever its characters; equal input gives equal models."""
 
 import gzip
-import os
 import random
 import re
 from pathlib import Path
@@ -189,11 +188,11 @@ def test_undo_takes_whatever_a_model_writes(decode):
     assert decode("<s> \u2581unknown-word </s>").strip() == "unknown-word"
 
 
-@pytest.mark.parametrize("damage", ["empty", "text", "zeros", "cut", "\u0153", "\u00e9\u0153"])
+@pytest.mark.parametrize("damage", ["empty", "text", "cut", "\u00e9\u0153"])
 def test_what_is_no_model_is_refused(folder, tmp_path, damage):
     """Also pieces that are no UTF-8: some such models load, others do not."""
     content = (folder / "m.model").read_bytes()
-    made = {"empty": b"", "text": b"no model\n", "zeros": b"\0" * 100, "cut": content[:-9]}
+    made = {"empty": b"", "text": b"no model\n", "cut": content[:-9]}
     for letter in damage if damage not in made else "":
         assert letter.encode() in content
         content = content.replace(letter.encode(), b"\xc3\xff")
@@ -217,7 +216,7 @@ def test_at_most_so_many_pieces(folder, tmp_path):
     [
         (b"words words\n", ["--size", 32000], "--size 32000: too many for this text, which gives"),
         (b"words words\n", ["--size", 100], "--size 100: too few"),
-        (b"words words\n", ["--size", 32000, "--kind", "bpe"], "--size 32000: too many"),
+        (b"words words\n", ["--input", "-"], "-: must be a file: a pipe can't be read twice"),
         (b"words\nb\xffad\n", [], ":2: invalid UTF-8"),
         (b"\n \n", [], "text: the file holds no words"),
         (b"words\n", ["--size", 0], "--size 0: must be at least 1"),
@@ -237,17 +236,11 @@ def test_bad_input_of_learn(tmp_path, content, options, part):
     assert {x.name for x in tmp_path.iterdir()} <= {"m.model", "text"}
 
 
-def test_learn_needs_files_it_can_read_twice(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    for path in ("-", tmp_path / "pipe"):
-        done = run_script(SCRIPT, "learn", "--output", tmp_path / "m", "--input", path, stdin=b"a")
-        assert_one_line_error(done, f"{path}: must be a file")
-
-
-@pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_a_long_line_is_learned_from(tmp_path, kind):
+def test_a_long_line_is_learned_from(tmp_path):
     """By default sentencepiece skips lines of more than 4,192 bytes."""
     (tmp_path / "text").write_text("ab " * 30 + "\n" + "xyz " * 2000 + "\n")
-    (tmp_path / "m").write_bytes(wordpiece.learn([str(tmp_path / "text")], 300, kind, at_most=True))
+    (tmp_path / "m").write_bytes(
+        wordpiece.learn([str(tmp_path / "text")], 300, "unigram", at_most=True)
+    )
     pieces = wordpiece.make_encoder(tmp_path / "m")("xyz xyz").split()
     assert len(pieces) < 8 and not any(piece.startswith("<0x") for piece in pieces)

@@ -53,10 +53,6 @@ def test_sizes_that_make_no_layer(sizes: tuple[int, ...], message: str) -> None:
         table_1(*sizes)
 
 
-def test_the_smallest_sizes() -> None:
-    assert [row.operations for row in table_1(1, 1, 2, 1)] == [1, 1, 2, 1]
-
-
 def test_power_is_found_again() -> None:
     sizes = [3, 10, 40, 1000]
     assert fitted_exponent(sizes, [7 * s**1.5 for s in sizes]) == pytest.approx(1.5)

@@ -4,8 +4,6 @@ import math
 from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from vaswani_plugin.metrics.perplexity import (
     UNITS,
@@ -23,13 +21,6 @@ def test_uniform_over_m_words_has_perplexity_m():
     rate = cross_entropy_rate([math.log(1 / 50)] * 7)
     assert math.exp(rate) == pytest.approx(50)
     assert perplexity(rate / math.log(2)) == pytest.approx(50)
-
-
-def test_rate_is_the_mean_of_a_sequence_of_conditionals():
-    # P = 1/2 * 1/4 * 1/8 for three tokens: 6 bits, 2 a token.
-    rate = cross_entropy_rate([math.log(p) for p in (1 / 2, 1 / 4, 1 / 8)])
-    assert rate / math.log(2) == pytest.approx(2)
-    assert perplexity(2) == 4
 
 
 def test_the_notes_conversion_of_the_penn_treebank():
@@ -50,13 +41,6 @@ def test_counts_by_hand():
     assert counts == TextCounts(lines=3, words=6, characters=22, bytes=26)
     assert counts.units("word", with_line_ends=True) == 9
     assert counts.units("byte", with_line_ends=False) == 26
-
-
-def test_a_file_has_as_many_bytes_as_counted_with_line_ends():
-    file = "".join(f"{line}\n" for line in TEXT)
-    counts = count_text(TEXT)
-    assert counts.units("character", with_line_ends=True) == len(file)
-    assert counts.units("byte", with_line_ends=True) == len(file.encode())
 
 
 def test_rates_by_hand():
@@ -83,13 +67,6 @@ def test_the_same_model_by_character_and_by_word():
     counts = TextCounts(0, len(words), len(log_p), len(log_p))
     converted = rates(bits_per_character * len(log_p), counts, with_line_ends=False)
     assert converted["perplexity_per_word"] == pytest.approx(by_word)
-
-
-@given(st.floats(0, 100), st.integers(1, 10**9), st.integers(1, 10**9))
-def test_every_rate_gives_the_bits_of_the_text(bits, words, characters):
-    converted = rates(bits, TextCounts(0, words, characters, characters), with_line_ends=False)
-    assert converted["bits_per_word"] * words == pytest.approx(bits)
-    assert converted["bits_per_character"] * characters == pytest.approx(bits)
 
 
 def test_what_has_no_rate():

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.metrics.rouge import KINDS, lead, rouge
+from vaswani_plugin.metrics.rouge import KINDS, rouge
 
 WORDS = st.lists(st.sampled_from(["a", "bb", "ccc", "The", "9"]), max_size=7).map(" ".join)
 
@@ -114,8 +114,3 @@ def test_each_kind_takes_its_own_best_reference():
 def test_an_empty_summary_scores_0():
     assert set(rouge([""], [["a b"]]).values()) == {0.0}
     assert rouge(["", "a b"], [["a b"], ["a b"]])["rougeL"] == 50.0
-
-
-def test_lead():
-    assert lead(["One.", "Two.", "Three."], 2) == "One.\nTwo."
-    assert lead(["One."], 3) == "One." and lead([], 1) == ""

@@ -56,17 +56,6 @@ def test_it_is_fairseqs(path, lines):
     assert found.digest() == hashlib.sha256("\n".join(expected.symbols).encode()).hexdigest()
 
 
-@pytest.mark.parametrize("factor", [1, 8])
-def test_rows_that_fill_up_a_dictionary_are_read(path, factor):
-    made = FairseqDictionary()
-    for word in ("b", "a", "c", "a"):
-        made.add_symbol(word)
-    made.finalize(padding_factor=factor)
-    made.save(str(path))
-    assert Dictionary.load(path).symbols == made.symbols
-    assert len(made) % factor == 0
-
-
 @pytest.mark.parametrize(
     ("content", "part"),
     [

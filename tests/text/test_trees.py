@@ -60,15 +60,6 @@ def test_reads_pretty_printed_trees_and_several_on_a_line(tmp_path):
     assert third == [Open(""), Open("FRAG"), Leaf("NN", "Xpd TTD"), CLOSE, CLOSE]
 
 
-def test_reads_gzip_and_bare_words(tmp_path):
-    path = tmp_path / "one.mrg.gz"
-    path.write_bytes(gzip.compress(b"(NN dog)\r\n(TOP (NN cat))"))
-    assert list(read_trees(path)) == [
-        [Leaf("NN", "dog")],
-        [Open("TOP"), Leaf("NN", "cat"), CLOSE],
-    ]
-
-
 def test_random_trees_are_read_as_nltk_reads_them():
     rng = random.Random(1)
     plain = ["S", "NP", "VP-X", "a|b"]
@@ -104,12 +95,6 @@ def test_bad_trees_are_named_with_file_and_line(text, line, reason, tmp_path):
     with pytest.raises(UserError, match=rf"trees\.mrg:{line}: .*{reason}.*: correct") as error:
         read_text(text, tmp_path)
     assert "\n" not in str(error.value)
-
-
-def test_files_without_trees(tmp_path):
-    for content in ("", "\n \n"):
-        with pytest.raises(UserError, match=r"trees\.mrg: no trees"):
-            read_text(content, tmp_path)
 
 
 def test_brackets_in_words_are_escaped():
@@ -211,18 +196,6 @@ def test_wall_street_journal_with_a_section_missing(tmp_path):
     assert_one_line_error(done, "no sections 02 to 23")
 
 
-def test_folders_stand_for_their_treebank_files(tmp_path):
-    for name in ("b/2.mrg", "a/1.mrg.gz", "a/README", "c.tree"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("x")
-    (tmp_path / "b.tree").mkdir()  # a folder is no file, whatever its name
-    found = [str(path.relative_to(tmp_path)) for path in script.tree_files([str(tmp_path)])]
-    assert found == ["a/1.mrg.gz", "b/2.mrg", "c.tree"]
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="no treebank files"):
-        script.tree_files([str(tmp_path / "empty")])
-
-
 def test_script_cleans_and_linearizes(tmp_path):
     path, output = tmp_path / "a.mrg", tmp_path / "out.trees"
     path.write_text("( (S (NN a)) )\n( (S (-NONE- *)) )\n( (NP-X (NN Xpd TTD)\n (NN c)) )\n")
@@ -241,22 +214,6 @@ def test_script_cleans_and_linearizes(tmp_path):
     done = run_script("data-prep/trees.py", "linearize", output, *flags[:3], tmp_path / "words")
     assert_one_line_error(done, "--source and --target: ", "is an input or another output")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.mrg", "out.trees"]
-
-
-def test_junk_is_refused_or_read_but_never_breaks_the_reader(tmp_path):
-    rng = random.Random(8)
-    outcomes = set()
-    for _ in range(400):
-        parts = rng.choices(["(", ")", "NN", " ", "\n", "\t", "é", "(S ", "(NN a)"], k=9)
-        text = "".join(parts).encode() + (rng.randbytes(2) if rng.random() < 0.1 else b"")
-        try:
-            trees = read_text(text, tmp_path)
-        except UserError:
-            outcomes.add("refused")
-            continue
-        outcomes.add("read")
-        assert all(parse_tree(to_line(tree)) == tree for tree in trees)
-    assert outcomes == {"refused", "read"}
 
 
 def original(name: str) -> Path:
