@@ -19,7 +19,7 @@ from typing import Any
 from checkout import at_least, parser, run, two_languages
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.cleaning import OwnRules, prepare_pairs
+from vaswani_plugin.text.cleaning import prepare_pairs
 from vaswani_plugin.text.outputs import check_outputs, write_json
 
 SPLITS = ("train", "valid", "test")
@@ -42,13 +42,8 @@ def main() -> None:
     add("--train", nargs="+", required=True, metavar="FILE", help="training text")
     add("--valid", nargs="+", metavar="FILE", help="validation text")
     add("--test", nargs="+", metavar="FILE", help="test text")
-    add(
-        "--valid-size", type=int, help="pairs to hold out (default: 1/20, 50 to 2000, at most 1/10)"
-    )
-    add("--test-size", type=int, help="the same for the test set")
     add("--max-length", type=int, default=1000, help="longest side in bytes (default: 1000)")
     add("--max-ratio", type=float, default=3, help="most times longer than expected (default: 3)")
-    add("--copies", choices=("drop", "keep"), default="drop", help="pairs with equal sides")
     add("--output", type=Path, required=True, help="folder of the splits to write")
     add("--report", required=True, help="JSON file to write")
     args = flags.parse_args()
@@ -60,14 +55,9 @@ def main() -> None:
     pair = two_languages(args.pair)
     splits = [args.output / f"{name}.{language}" for name in SPLITS for language in pair]
     check_outputs("--output and --report", [*splits, args.report], inputs)
-    at_least(args, valid_size=1, test_size=1, max_length=1, max_ratio=1)
-    sizes = {"valid": args.valid_size, "test": args.test_size}
-    for name in sizes.keys() & files.keys():
-        if sizes[name]:
-            raise UserError(f"--{name}-size: leave it out with files of your own")
-    rules = OwnRules(args.max_length, args.max_ratio, drop_copies=args.copies == "drop")
+    at_least(args, max_length=1, max_ratio=1)
     args.output.mkdir(parents=True, exist_ok=True)
-    report = prepare_pairs(files, pair, rules, sizes, args.output)
+    report = prepare_pairs(files, pair, args.output, args.max_length, args.max_ratio)
     write_json(args.report, report)
     show(report)
 

@@ -1,16 +1,14 @@
 """code_text.py: fairseq's own binary form, nothing unknown where the coding is faithful, summaries.
 
-References: fairseq-preprocess byte for byte, fairseq's dictionary and reader, and plain loops.
+References: fairseq's dictionary and reader, and plain loops.
 """
 
 from pathlib import Path
 
 import code_text
 import pytest
-from fairseq import options
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
-from fairseq_cli import preprocess
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.pipeline import Pipeline
@@ -65,26 +63,6 @@ def read_back(folder: Path, split: str) -> list[list[str]]:
     return [
         [dictionary[number] for number in line] for line in MMapIndexedDataset(str(folder / split))
     ]
-
-
-def test_words_are_binarized_as_by_fairseq_preprocess(text, run):
-    output = run(text, "--coding", "words")
-    flags = ["--only-source", "--destdir", text / "theirs", "--workers", 1]
-    for split in TEXT:
-        # The words that fairseq would take for its own symbols.
-        plain = (text / split).read_text("utf-8").replace("</s>", "<unk>")
-        (text / f"{split}.plain").write_text(plain, "utf-8")
-        flags += [f"--{split}pref", text / f"{split}.plain"]
-    parser = options.get_preprocessing_parser()
-    preprocess.main(parser.parse_args(list(map(str, flags))))
-    for name in ("train.bin", "train.idx", "valid.bin", "valid.idx", "test.bin", "test.idx"):
-        ours = (text / "bin" / name).read_bytes()
-        assert ours == (text / "theirs" / name).read_bytes(), name
-    # fairseq pads the dictionary to a multiple of 8 rows.
-    theirs = (text / "theirs" / "dict.txt").read_text("utf-8").split("\n")
-    ours = (text / "bin" / "dict.txt").read_text("utf-8").split("\n")
-    assert ours[:-1] == [row for row in theirs if row and not row.startswith("madeupword")]
-    assert "valid: 2 lines, 9 units, 2 unknown\n" in output
 
 
 @pytest.mark.parametrize("coding", ["bpe", "characters"])

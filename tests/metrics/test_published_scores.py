@@ -133,19 +133,6 @@ def test_tokens_are_the_perl_scripts_line_by_line() -> None:
         assert found == lines(f"{system}.norm.tok.atat.de"), system
 
 
-def test_sacrebleus_unit_cases() -> None:
-    cases = json.loads((DATA / "unit_cases.json").read_text(encoding="utf-8"))
-    case = next(value for key, value in cases.items() if key.startswith("sacrebleu"))
-    hypotheses, references, expected = case["hyps"], case["refs"], case["bleu"]
-    score = corpus_score(sacrebleu_metric(), hypotheses, references).score
-    assert score == pytest.approx(expected["13a"], abs=1e-6)
-    assert tokenized_score(hypotheses, references) == pytest.approx(expected["none"], abs=1e-6)
-    metric = BLEU(tokenize="intl")
-    assert corpus_score(metric, hypotheses, references).score == pytest.approx(
-        expected["intl"], abs=1e-6
-    )
-
-
 def test_the_command_prints_the_published_scores(capsys: pytest.CaptureFixture) -> None:
     system = DATA / "PROMT-Rule-based.4735.raw.de.gz"
     reference = DATA / f"{REFERENCE}.de.gz"

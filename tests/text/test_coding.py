@@ -135,8 +135,6 @@ def test_settings_are_written_and_read(tmp_path):
         ({"coding": "words", "codes": "codes"}, "coding is words, codes codes"),
         ({"coding": "words", "article_tokens": 5}, "give both or neither"),
         ({"coding": "words", "article_tokens": 5, "summary_tokens": 0}, "summary_tokens is 0"),
-        ({"coding": "words", "beam": True}, "beam is True: must be int or null"),
-        ({"coding": "words", "beams": 1}, "unknown key beams"),
     ],
 )
 def test_bad_settings_are_named(content, part):

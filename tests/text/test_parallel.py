@@ -100,7 +100,7 @@ def test_workers_end_with_their_parent(tmp_path, sent):
         # Ignored by whatever a shell started in the background, this test perhaps among it.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
-        process.stdin.write(b"Some words, and some more.\n" * 200_000)
+        process.stdin.write(b"Some words, and some more.\n" * 50_000)
         wait_until(lambda: len(children(process.pid)) == 2, "two workers are there")
         workers = children(process.pid)
         if sent == signal.SIGINT:

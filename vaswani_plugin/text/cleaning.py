@@ -45,7 +45,7 @@ REMEDIES = {
     EMPTY: "fill the empty sides or give other files",
     ONE_COLUMN: "separate source and target by a tab, or give two files",
     TOO_LONG: "one sentence a line, or raise --max-length",
-    COPY: "give two different files, or say --copies keep if most of the text is to stay as it is",
+    COPY: "give two different files",
     UNEVEN: "the sides must correspond line by line; if they do, raise --max-ratio",
     LEAKED: "give a validation and a test set that are not part of the training text",
 }
@@ -131,39 +131,26 @@ def sentence_key(sentence: str) -> int:
     return int.from_bytes(digest, "little")
 
 
-@dataclass(frozen=True)
-class OwnRules:
-    """Limits for a pair of a user's own text.
+def broken_own_rule(
+    left: str, right: str | None, proportion: float, max_length: int, max_ratio: float
+) -> str | None:
+    """Returns the first rule of `prepare_pairs` that a pair breaks, or None.
 
     Args:
-        max_length: bytes of a side in UTF-8. A vocabulary that holds all bytes never makes more
-            subwords than that, in any script.
-        max_ratio: how many times longer a side may be than expected from the other side and the
-            usual ratio of the corpus' sides.
-        drop_copies: whether pairs with the same text on both sides are dropped.
+        left, right: the pair; None: there is one column.
+        proportion: usual length of the right side over that of the left side, in characters.
+        max_length, max_ratio: as in `prepare_pairs`.
     """
-
-    max_length: int = 1000
-    max_ratio: float = 3.0
-    drop_copies: bool = True
-
-    def broken(self, left: str, right: str | None, proportion: float) -> str | None:
-        """Returns the first rule that a pair breaks, or None.
-
-        Args:
-            left, right: the pair; None: there is one column.
-            proportion: usual length of the right side over that of the left side, in characters.
-        """
-        if right is None:
-            return ONE_COLUMN
-        if not left.strip() or not right.strip():
-            return EMPTY
-        if max(len(left.encode()), len(right.encode())) > self.max_length:
-            return TOO_LONG
-        if self.drop_copies and normal_form(left) == normal_form(right):
-            return COPY
-        lengths = len(left) * proportion + SHORT, len(right) + SHORT
-        return UNEVEN if max(lengths) > self.max_ratio * min(lengths) else None
+    if right is None:
+        return ONE_COLUMN
+    if not left.strip() or not right.strip():
+        return EMPTY
+    if max(len(left.encode()), len(right.encode())) > max_length:
+        return TOO_LONG
+    if normal_form(left) == normal_form(right):
+        return COPY
+    lengths = len(left) * proportion + SHORT, len(right) + SHORT
+    return UNEVEN if max(lengths) > max_ratio * min(lengths) else None
 
 
 def read_rows(paths: tuple[str, ...], languages: Pair) -> Iterator[tuple[str, str, str | None]]:
@@ -225,17 +212,12 @@ class Dropped:
         return {"read": self.read, "kept": kept, "dropped": rules}
 
 
-def held_out_size(pairs: int) -> int:
-    """Size of a validation or test set: 1/20 of the pairs, from 50 to 2,000, at most 1/10."""
-    return min(max(pairs // 20, 50), 2000, pairs // 10)
-
-
 def prepare_pairs(
     files: dict[str, tuple[str, ...]],
     languages: Pair,
-    rules: OwnRules,
-    sizes: dict[str, int | None],
     output: Path,
+    max_length: int = 1000,
+    max_ratio: float = 3.0,
 ) -> dict[str, Any]:
     """Cleans a corpus and divides it into OUTPUT/SPLIT.LANGUAGE; returns the report.
 
@@ -247,9 +229,11 @@ def prepare_pairs(
         files: the arguments of `read_rows` for "train", and for "valid" and "test" if they are not
             to be taken from it.
         languages: source and target.
-        rules: the limits.
-        sizes: pairs to hold out for "valid" and "test"; None means `held_out_size`.
         output: the folder.
+        max_length: most bytes of a side in UTF-8. A vocabulary that holds all bytes never makes
+            more subwords than that, in any script.
+        max_ratio: how many times longer a side may be than expected from the other side and the
+            usual ratio of the corpus' sides.
 
     Raises:
         UserError: the text can't be used; names the file, the line if known, and the remedy.
@@ -266,7 +250,7 @@ def prepare_pairs(
         found = Dropped()
         seen = set()
         for place, left, right in read_rows(files[name], languages):
-            rule = rules.broken(left, right, proportion)
+            rule = broken_own_rule(left, right, proportion, max_length, max_ratio)
             keys = sentence_key(left), sentence_key(right or "")
             if rule is None and keys in seen:
                 rule = REPEATED
@@ -304,11 +288,9 @@ def prepare_pairs(
                 f"{files['train'][0]}: {total} pairs are too few to learn from: give at least "
                 f"{LEAST_PAIRS} (dropped: {report['files']['train']['dropped']})"
             )
-        wanted = {
-            name: sizes.get(name) or held_out_size(total)
-            for name in ("test", "valid")
-            if name not in files
-        }
+        # A validation or test set: 1/20 of the pairs, from 50 to 2,000, at most 1/10.
+        size = min(max(total // 20, 50), 2000, total // 10)
+        wanted = {name: size for name in ("test", "valid") if name not in files}
         names = choose_held_out(*columns, wanted)
         for number, (pair, _) in enumerate(kept("train")):
             write(names.get(number, "train"), pair)
@@ -327,7 +309,7 @@ def choose_held_out(left: array, right: array, sizes: dict[str, int]) -> dict[in
         The name of the set by the number of the pair.
 
     Raises:
-        UserError: too few pairs share no sentence with another, or no pairs remain for training.
+        UserError: too few pairs share no sentence with another.
     """
     once = np.ones(len(left), dtype=bool)
     for side in (left, right):
@@ -339,10 +321,8 @@ def choose_held_out(left: array, right: array, sizes: dict[str, int]) -> dict[in
     asked = " and ".join(f"{size} pairs for {name}" for name, size in sizes.items())
     if wanted > len(candidates):
         raise UserError(
-            f"{asked}: of {len(left)} pairs, {len(candidates)} share no sentence with another: ask "
-            "for fewer, or give sets of your own"
+            f"{asked}: of {len(left)} pairs, {len(candidates)} share no sentence with another: "
+            "give sets of your own"
         )
-    if wanted == len(left):
-        raise UserError(f"{asked}: nothing is left to train on: ask for fewer")
     names = [name for name, size in sizes.items() for _ in range(size)]
     return dict(zip(candidates[:wanted].tolist(), names, strict=True))
