@@ -24,9 +24,6 @@ def archs(
         name: print this architecture's values and their flags.
         vocab: rows of an embedding matrix, with fairseq's four special tokens (default: 40960, as
             in the authors' code).
-
-    Raises:
-        UserError: `vocab` is out of range, or there is no architecture of the name.
     """
     if not 5 <= vocab <= 10**9:
         raise UserError(

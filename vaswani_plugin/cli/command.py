@@ -67,6 +67,7 @@ positive_int = _number("positive_int", int, lambda n: n >= 1, "at least 1")
 non_negative_int = _number("non_negative_int", int, lambda n: n >= 0, "at least 0")
 finite = _number("finite", float, lambda x: True, "")
 non_negative = _number("non_negative", float, lambda x: x >= 0, "at least 0")
+fraction = _number("fraction", float, lambda x: 0 <= x <= 1, "from 0 to 1")
 probability = _number("probability", float, lambda p: 0 < p <= 1, "above 0 and at most 1")
 seconds = _number("seconds", float, lambda s: s > 0, "a number of seconds above 0")
 

@@ -3,8 +3,9 @@
 import importlib.util
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from vaswani_plugin.cli.command import (
     Count,
@@ -14,6 +15,7 @@ from vaswani_plugin.cli.command import (
     Place,
     buffer_size,
     chosen_device,
+    fraction,
     non_negative,
     one_of,
     probability,
@@ -26,11 +28,12 @@ from vaswani_plugin.search.options import PAPER_DECODING, PARSER_DECODING
 
 if TYPE_CHECKING:
     from vaswani_plugin.inference.completion import CompletedPrompt
+    from vaswani_plugin.inference.language_model import LanguageModel
     from vaswani_plugin.inference.parsing import ParsedSentence
     from vaswani_plugin.inference.summarization import Summary
+    from vaswani_plugin.metrics.scored_text import ScoredText
 
 Alpha = Annotated[float, "ALPHA"]
-Rate = Annotated[float, non_negative]
 SUMMARIZER = "the bundle: the folder model/ of recipes/summarization.sh"
 
 
@@ -54,8 +57,8 @@ def lm(
     carry_state: bool = False,
     batch_tokens: Count | None = None,
     dynamic: bool = False,
-    dynamic_rate: Rate | None = None,
-    dynamic_decay: Rate | None = None,
+    dynamic_rate: Annotated[float, non_negative] | None = None,
+    dynamic_decay: Annotated[float, fraction] | None = None,
     baselines: bool = False,
     train_data: list[Place] | None = None,
     valid_data: Path | None = None,
@@ -91,70 +94,95 @@ def lm(
         figure: convert a published figure to the other units; UNIT is bits-per-word,
             bits-per-character, bits-per-byte or perplexity-per-word.
         counts: sizes of the figure's text, if no --text.
-
-    Raises:
-        ValueError: flags, a model or a text that can't be used.
-        OSError: a file can't be read.
     """
     of_model = {"dynamic": dynamic, "carry_state": carry_state}
     of_model |= {"tokens_per_sample": tokens_per_sample, "context_window": context_window}
     of_model |= {"batch_tokens": batch_tokens, "threads": threads}
     read = text or data_bin
-    refusals = [
-        (
-            not (model or baselines or figure),
-            "nothing to do: give --model PATH, --baselines or --figure VALUE UNIT",
+    refusals = {
+        "nothing to do: give --model PATH, --baselines or --figure VALUE UNIT": not (
+            model or baselines or figure
         ),
-        (counts and not figure, "--counts goes with --figure VALUE UNIT"),
-        (not (read or counts), "no text: give --text FILE or --data-bin DIR"),
-        (counts and (model or baselines or read), "--counts goes with --figure alone"),
-        (split is not None and not data_bin, "--split needs --data-bin DIR"),
-        *(
-            (not model and value not in (None, False), f"--{name.replace('_', '-')} needs --model")
-            for name, value in of_model.items()
-        ),
-        (
-            (dynamic_rate, dynamic_decay) != (None, None) and not dynamic,
-            "--dynamic-rate and --dynamic-decay need --dynamic",
-        ),
-        (
-            baselines and not train_data,
-            "--baselines needs --train-data PATH, which it counts",
-        ),
-        (
-            (train_data or valid_data) and not baselines,
-            "--train-data and --valid-data go with --baselines",
-        ),
-        (carry_state and context_window, "--carry-state: leave --context-window out"),
-    ]
-    for is_wrong, message in refusals:
+        "no text: give --text FILE or --data-bin DIR": not (read or counts),
+        "--counts goes with --figure VALUE UNIT alone": counts
+        and (not figure or model or baselines or read),
+        "--split needs --data-bin DIR": split is not None and not data_bin,
+        "--dynamic-rate and --dynamic-decay need --dynamic": not dynamic
+        and (dynamic_rate, dynamic_decay) != (None, None),
+        "--baselines needs --train-data PATH, which it counts": baselines and not train_data,
+        "--train-data and --valid-data go with --baselines": not baselines
+        and (train_data or valid_data),
+        "--carry-state: leave --context-window out": carry_state and context_window,
+    }
+    for name, value in of_model.items():
+        refusals[f"--{name.replace('_', '-')} needs --model"] = value and not model
+    for message, is_wrong in refusals.items():
         if is_wrong:
             raise UserError(message)
-    from vaswani_plugin.figures.perplexity import DynamicEvaluation, Scoring, make_report
     from vaswani_plugin.inference.language_model import LanguageModel
-    from vaswani_plugin.metrics.perplexity import TextCounts, as_text, finite
+    from vaswani_plugin.metrics import perplexity as metric
+    from vaswani_plugin.metrics.ngram import baselines as score_baselines
     from vaswani_plugin.metrics.scored_text import read_scored_text
 
-    loaded = scored = None
-    if model:
-        device = chosen_device(cpu, threads)
-        loaded = LanguageModel.from_pretrained(model, data=data_bin, device=device)
-    if not counts:
-        known = loaded.text_knowledge() if loaded else {}
+    report: dict[str, Any] = {"text": None, "windows": None, "dynamic": None, "results": []}
+    report |= {"dynamic_gain": None, "warnings": []}
+    sizes = metric.TextCounts(0, *counts, 0) if counts else None
+    if read:
+        known, loaded = {}, None
+        if model:
+            device = chosen_device(cpu, threads)
+            loaded = LanguageModel.from_pretrained(model, data=data_bin, device=device)
+            known = loaded.text_knowledge()
         scored = read_scored_text(text, data_bin, split or "test", **known)
-    rate = 0.01 if dynamic_rate is None else dynamic_rate
-    decay = 0.001 if dynamic_decay is None else dynamic_decay
-    learning = DynamicEvaluation(rate, decay) if dynamic else None
-    cut = tokens_per_sample, context_window or 0, batch_tokens or 4096
-    report = make_report(
-        scored,
-        loaded and Scoring(loaded, *cut, learning, carry_state),
-        train_data or [],
-        valid_data,
-        figure,
-        counts and TextCounts(0, *counts, 0),
-    )
-    show(finite(report), as_text(report), format)
+        sizes = scored.counts
+        report["results"] += score_baselines(scored, train_data or [], valid_data)
+        if loaded:
+            if dynamic:
+                rate = 0.01 if dynamic_rate is None else dynamic_rate
+                decay = 0.001 if dynamic_decay is None else dynamic_decay
+                report["dynamic"] = {"rate": rate, "decay": decay}
+            size = loaded.window_size(tokens_per_sample)
+            report["windows"] = {
+                "tokens_per_sample": size,
+                "context_window": context_window or 0,
+            }
+            _score(loaded, scored, report, batch_tokens or 4096, carry_state)
+        report["warnings"] += scored.warnings
+    if figure is not None:
+        report["results"].append(metric.figure(*figure, sizes))
+    report["text"] = sizes and asdict(sizes)
+    show(metric.finite(report), metric.as_text(report), format)
+
+
+def _score(
+    model: "LanguageModel",
+    scored: "ScoredText",
+    report: dict[str, Any],
+    batch_tokens: int,
+    carry_state: bool,
+) -> None:
+    """Add the model's rows to a report, and what dynamic evaluation gains."""
+    from tqdm import tqdm
+
+    from vaswani_plugin.inference.text_scores import windows
+    from vaswani_plugin.metrics.perplexity import result
+
+    tokens, cut = scored.tokens, report["windows"]
+    cut = windows(len(tokens.numbers), cut["tokens_per_sample"], cut["context_window"])
+    scorer, rows = model.stream_scorer(tokens.numbers, carry_state), []
+    for title in ("model", "model, dynamic")[: 1 + bool(report["dynamic"])]:
+        with tqdm(total=len(tokens.numbers), desc=title, unit=" tokens", disable=None) as bar:
+            if title == "model":
+                scores = scorer.static(cut, batch_tokens, bar.update)
+            else:
+                scores = scorer.dynamic(cut, *report["dynamic"].values(), bar.update)
+        rows.append(result(title, scored.coding, scores, scored.counts, unknown=tokens.unknown))
+    report["results"] += rows
+    if report["dynamic"]:
+        pairs = {key: [row[key] for row in rows] for key in ("perplexity", "perplexity_per_word")}
+        report["dynamic_gain"] = {
+            k: None if None in ab else ab[0] - ab[1] for k, ab in pairs.items()
+        }
 
 
 @one_of("beam", "sampling")
@@ -214,10 +242,6 @@ def complete(
             and completions (text, tokens, log_probabilities, score, ended); the logarithms are
             natural and after --temperature, the last one is that of </s> if the model ended the
             text.
-
-    Raises:
-        ValueError: flags that don't fit, a model or a prompt that can't be used.
-        OSError: a file can't be read.
     """
     from vaswani_plugin.inference.language_model import LanguageModel
     from vaswani_plugin.text.lines import LocatedLines
@@ -280,10 +304,6 @@ def summarize(
         batch_tokens: most subwords of articles in a batch, padding included.
         format: json: one object per line with line, article_tokens, read_tokens, summary, score,
             tokens, log_probabilities (natural logarithms) and ended (false: cut at --max-length).
-
-    Raises:
-        ValueError: flags that don't fit, a bundle or a line that can't be used.
-        OSError: a file can't be read or written.
     """
     from vaswani_plugin.text.lines import LocatedLines
     from vaswani_plugin.text.outputs import check_outputs
@@ -366,10 +386,6 @@ def parse(
         format: json: one object per line with line, tree (null if there is none), symbols and
             score.
         batch_tokens: most source subwords in a batch, padding included.
-
-    Raises:
-        ValueError: flags that don't fit, a bundle or a line that can't be used.
-        OSError: a file can't be read or written.
     """
     from vaswani_plugin.text.lines import LocatedLines
     from vaswani_plugin.text.outputs import check_outputs

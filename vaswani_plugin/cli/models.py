@@ -23,7 +23,6 @@ def average(
     last_updates: Count | None = None,
     best: Count | None = None,
     at_most: bool = False,
-    checkpoint_suffix: Annotated[str, "SUFFIX"] = "",
     output: Path,
     format: Format = "text",
 ) -> None:
@@ -39,12 +38,7 @@ def average(
             checkpoint_last.pt if it has more).
         best: the N checkpoints with the best validation (checkpoint.best_loss_3.120.pt).
         at_most: take fewer where there aren't N, as after a short training.
-        checkpoint_suffix: --checkpoint-suffix of the training, if it had one.
         output: the averaged checkpoint to write.
-
-    Raises:
-        ValueError: flags and files that don't fit together, a checkpoint that can't be used.
-        OSError: a file can't be read or written.
     """
     from tqdm.auto import tqdm
 
@@ -52,7 +46,7 @@ def average(
     from vaswani_plugin.inference.checkpoints import save_checkpoint
     from vaswani_plugin.text.outputs import check_outputs
 
-    paths = select(inputs, last, last_updates, best, checkpoint_suffix, at_most)
+    paths = select(inputs, last, last_updates, best, at_most)
     check_outputs("--output", [output], paths)
     if output.is_dir():
         raise UserError(f"--output {output} is a folder; name a file in it")
@@ -85,11 +79,6 @@ def import_(
         source_lang: source language (default: from the checkpoint or the file names).
         target_lang: target language (default: from the checkpoint or the file names).
         output: fairseq: the checkpoint file to write; huggingface: the bundle folder to make.
-
-    Raises:
-        ValueError: the checkpoint can't be used, its model has no counterpart here, or the
-            dictionaries differ; names the file.
-        OSError: a file can't be read or written.
     """
     languages = source_lang, target_lang
     if (data_bin is None) == (origin == "fairseq"):
@@ -133,11 +122,6 @@ def export(
             fairseq's 1e-5.
         without_tokenizer: huggingface: export no tokenizer; needed where none fits the model's
             text.
-
-    Raises:
-        ValueError: flags that don't fit, a model that can't be used or that the other program
-            can't express.
-        OSError: a file can't be read or written.
     """
     given = (quantization, allow_layer_norm_eps, without_tokenizer)
     for (flag, targets), value in zip(ONLY_FOR.items(), given, strict=True):
@@ -176,10 +160,6 @@ def card(*, model: Folder, result: Path | None = None, format: Format = "text") 
     Args:
         result: the recipe's result.json; the card shows its data, updates, scores and versions
             (default: the result.json beside DIR, if it names DIR).
-
-    Raises:
-        ValueError: no bundle, a model or a result that can't be used.
-        OSError: a file can't be read or written.
     """
     from vaswani_plugin.inference.checkpoints import load_checkpoint, save_safetensors
     from vaswani_plugin.inference.model_card import find_result, write_card

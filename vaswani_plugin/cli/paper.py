@@ -20,8 +20,6 @@ def complexity(
     k: int = 3,
     r: int = 16,
     measure: bool = False,
-    lengths: list[int] | None = None,
-    widths: list[int] | None = None,
     plot: Path | None = None,
     format: Format = "text",
 ) -> None:
@@ -34,15 +32,9 @@ def complexity(
         d: width of the layer.
         k: kernel size of the convolution.
         r: neighbourhood of restricted self-attention.
-        measure: time real layers on one core, and fit how the time grows with n and d.
-        lengths: with --measure: lengths to time, at the median width (default: 128 256 512 1024
-            2048).
-        widths: with --measure: widths to time, at the median length (default: 64 128 256 512 1024).
+        measure: time real layers on one core, and fit how the time grows with n (128 to 2048, at
+            the median d) and with d (64 to 1024, at the median n).
         plot: draw the times (needs --measure).
-
-    Raises:
-        ValueError: flags that don't fit, sizes that make no layer, or too few of them for a fit.
-        OSError: the plot can't be written.
     """
     from vaswani_plugin.metrics.complexity import as_text, table_1
 
@@ -50,21 +42,15 @@ def complexity(
     result["layers"] = [vars(row) for row in table_1(n, d, k, r)]
     if plot and not measure:
         raise UserError("--plot draws measured times: give --measure too")
-    if (lengths or widths) and not measure:
-        raise UserError("--lengths and --widths are measured: give --measure too")
     if measure:
-        sizes = sorted(set(lengths or LENGTHS)), sorted(set(widths or WIDTHS))
-        for flag, different in zip(("--lengths", "--widths"), sizes, strict=True):
-            if len(different) < 2:
-                raise UserError(f"{flag}: give at least two different sizes, to see how time grows")
-        table_1(sizes[0][0], sizes[1][0], k, r)
+        table_1(LENGTHS[0], WIDTHS[0], k, r)  # do all sizes make a layer?
         from vaswani_plugin.figures.figures import check_plot_path, draw_layer_times
 
         if plot:
             check_plot_path(plot)
         from vaswani_plugin.figures.layer_timing import time_layers  # imports PyTorch
 
-        result["measured"] = time_layers(*sizes, k, r)
+        result["measured"] = time_layers(LENGTHS, WIDTHS, k, r)
         if plot:
             draw_layer_times(result["measured"], plot)
     show(result, as_text(result), format)
@@ -81,10 +67,6 @@ def positions(
         length: number of positions.
         d_model: dimensions of the encoding.
         plot: draw the heat maps.
-
-    Raises:
-        ValueError: there is no encoding of these sizes.
-        OSError: the plot can't be written.
     """
     if length < 2:
         raise UserError(f"--length is {length}; it must be at least 2")
@@ -155,9 +137,6 @@ def cost(
         source_length: tokens in a source sentence, padding included (default: 25).
         target_length: tokens in a target sentence, padding included (default: 25).
         updates: training updates (default: the paper's, 100,000, or 300,000 for vaswani_big).
-
-    Raises:
-        ValueError: flags that don't fit, numbers that make no cost.
     """
     from vaswani_plugin.metrics import cost as report
     from vaswani_plugin.model.architectures import PAPER_VOCABULARY
@@ -189,7 +168,6 @@ def curves(
     *,
     label: Annotated[list[str], "NAME"] | None = None,
     series: list[SERIES] | None = None,
-    x: Literal["updates", "time"] = "updates",
     output: Path | None = None,
     format: Format = "text",
 ) -> None:
@@ -202,12 +180,7 @@ def curves(
         label: a name for each log, in the same order (default: the paths).
         series: what to show; loss and ppl include the validation's (default: all that the logs
             hold).
-        x: horizontal axis.
         output: draw the curves, one panel for each series.
-
-    Raises:
-        ValueError: a file without statistics, a series that no log has, labels that don't fit.
-        OSError: a log can't be read, the picture can't be written.
     """
     from vaswani_plugin.figures import curves as figure
     from vaswani_plugin.figures.figures import check_plot_path
@@ -218,12 +191,12 @@ def curves(
         check_plot_path(output)
     labels = label or [None] * len(log)
     names = list(dict.fromkeys(series or figure.SERIES))
-    runs = [figure.read_run(path, name, names, x) for path, name in zip(log, labels, strict=True)]
+    runs = [figure.read_run(path, name, names) for path, name in zip(log, labels, strict=True)]
     present = {key.split()[-1] for each in runs for key in each["series"]}
     for name in series or names[:1]:
         if name not in present:
             raise UserError(f"--series {name}: no log has it")
     names = [name for name in names if name in present]
     if output:
-        figure.draw(runs, names, x, output)
-    show({"x": x, "runs": runs}, figure.as_text(runs), format)
+        figure.draw(runs, names, output)
+    show({"runs": runs}, figure.as_text(runs), format)

@@ -26,10 +26,6 @@ NO_SPACES = (
     "--sacrebleu-tokenizer zh or char"
 )
 JSONL = (".jsonl", ".jsonl.gz")
-WARNING = (
-    "vaswani rescore: without --dev-nbest nothing tells how good a system is: its log P and the "
-    "list's score count the same (--average), which harms where the system is the weaker one"
-)
 
 
 @one_of("hypothesis", "generate_output", required=True)
@@ -73,10 +69,6 @@ def bleu(
         training_source: the training set's source; also prints BLEU by how rare a sentence's words
             are in it: by their mean frequency rank, and by the rarest word (needs --source).
         plot: draw the tables by length (needs --source).
-
-    Raises:
-        ValueError: flags or files that don't fit together, a text that can't be used.
-        OSError: a file can't be read or written.
     """
     from vaswani_plugin.figures.figures import check_plot_path, draw_buckets
 
@@ -132,10 +124,6 @@ def evalb(
         parameters: EVALB's parameter file (default: the settings of COLLINS.prm, without its limit
             on errors; /dev/null: EVALB's settings when it gets no file).
         summary: print only the summary, no row for each sentence.
-
-    Raises:
-        ValueError: files that don't fit together, trees or parameters that can't be used.
-        OSError: a file can't be read.
     """
     from vaswani_plugin.metrics import evalb as metric
     from vaswani_plugin.text.lines import read_text
@@ -173,7 +161,6 @@ def rouge(
     hypothesis: Path | None = None,
     references: list[Path],
     lead: Annotated[list[Count], "append"] | None = None,
-    articles: Path | None = None,
     over: Literal["best", "mean"] = "best",
     no_stemming: bool = False,
     format: Format = "text",
@@ -186,23 +173,16 @@ def rouge(
         hypothesis: the summaries to score, one per line.
         references: reference summaries, one per line, a file for each set of references; or one
             .jsonl of data-prep/summaries.py, which also holds the articles.
-        lead: also score the first N sentences of each article; may be repeated.
-        articles: for --lead: the articles, one per line.
+        lead: also score the first N sentences of each article of a .jsonl; may be repeated.
         over: over several references: take the best F1 or the mean.
         no_stemming: compare whole words, not Porter stems.
-
-    Raises:
-        ValueError: flags or files that don't fit together.
-        OSError: a file can't be read.
     """
     if not hypothesis and not lead:
         raise UserError("nothing to score: give --hypothesis FILE or --lead N")
-    if articles and not lead:
-        raise UserError("--articles goes with --lead N")
     from vaswani_plugin.metrics import rouge as metric
     from vaswani_plugin.text.lines import read_text
 
-    examples = _read_examples(references, articles, bool(lead))
+    examples = _read_examples(references, bool(lead))
     systems = {f"lead-{n}": [metric.lead(e.article, n) for e in examples] for n in lead or []}
     if hypothesis:
         systems["model"] = list(read_text(hypothesis))
@@ -212,16 +192,14 @@ def rouge(
     show(report, metric.as_text(report), format)
 
 
-def _read_examples(
-    references: list[Path], articles: Path | None, is_lead_asked: bool
-) -> list["Example"]:
-    """Articles (empty where they aren't needed) and references of each summary."""
+def _read_examples(references: list[Path], is_lead_asked: bool) -> list["Example"]:
+    """References of each summary, and its article where a .jsonl has it."""
     from vaswani_plugin.text.lines import read_text
-    from vaswani_plugin.text.summaries import Example, read_examples, split_at_stops
+    from vaswani_plugin.text.summaries import Example, read_examples
 
     if any(str(path).endswith(JSONL) for path in references):
-        if len(references) > 1 or articles:
-            raise UserError(f"{references[0]}: has all references and articles: give no other file")
+        if len(references) > 1:
+            raise UserError(f"{references[0]}: has all references: give no other file")
         examples = list(read_examples(str(references[0])))
         if not examples:
             raise UserError(f"{references[0]}: the file is empty")
@@ -229,14 +207,9 @@ def _read_examples(
     files = [list(read_text(path)) for path in references]
     for path, lines in zip(references, files, strict=True):
         _check_length(path, len(lines), references[0], len(files[0]))
-    texts: list[list[str]] = [[]] * len(files[0])
-    if articles:
-        texts = [split_at_stops(line) for line in read_text(articles)]
-        _check_length(articles, len(texts), references[0], len(files[0]))
-    elif is_lead_asked:
-        raise UserError("--lead needs --articles FILE, or a .jsonl for --references")
-    summaries = map(list, zip(*files, strict=True))
-    return [Example(*both) for both in zip(texts, summaries, strict=True)]
+    if is_lead_asked:
+        raise UserError("--lead needs a .jsonl for --references, which has the articles")
+    return [Example([], list(golds)) for golds in zip(*files, strict=True)]
 
 
 def _check_length(path: Path, lines: int, other: Path, expected: int) -> None:
@@ -244,7 +217,7 @@ def _check_length(path: Path, lines: int, other: Path, expected: int) -> None:
         raise UserError(f"{path} has {lines} lines, {other} has {expected}: they must correspond")
 
 
-@one_of("weights", "average")
+@one_of("weights", "dev_nbest")
 def rescore(
     *,
     system: Annotated[list[str], "append", "NAME=FILE[:FILE...]"],
@@ -257,9 +230,7 @@ def rescore(
     dev_source: Path | None = None,
     dev_reference: list[Path] | None = None,
     output: Path | None = None,
-    output_nbest: Path | None = None,
     weights: Annotated[list[str], "NAME=NUMBER"] | None = None,
-    average: bool = False,
     max_tokens: Count = 4000,
     cpu: bool = False,
     threads: Count | None = None,
@@ -268,7 +239,8 @@ def rescore(
     """Rescore n-best lists with models or ensembles, by weights that give the best BLEU.
 
     Each --system adds log P of the hypotheses to the list's own score. The table is that of
-    Sutskever et al. (2014), section 3.6.
+    Sutskever et al. (2014), section 3.6. Without --dev-nbest and --weights both count the same, as
+    there, which harms where the system is the weaker one.
 
     Example: vaswani rescore --data BIN --nbest test.nbest --source test.en --reference test.de \\
         --dev-nbest valid.nbest --dev-source valid.en --dev-reference valid.de \\
@@ -286,29 +258,20 @@ def rescore(
         dev_source: source sentences of --dev-nbest.
         dev_reference: references of --dev-nbest.
         output: write the best hypothesis of each list.
-        output_nbest: write the reordered lists, in Moses' format.
         weights: fixed weights; NAME is a system (its log P), score (that of the list) or words (the
             number of words).
-        average: equal weights of the list's score and the system's log P (Sutskever et al. 2014);
-            the default, with a warning, if there is no --dev-nbest.
         max_tokens: most target tokens in a batch, padding included.
-
-    Raises:
-        ValueError: flags that don't fit, a list or a checkpoint that can't be used.
-        OSError: a file can't be read or written.
     """
-    from vaswani_plugin.text.outputs import check_outputs
+    from vaswani_plugin.text.outputs import check_outputs, write_atomically
 
     inputs = [nbest, source, dev_nbest, dev_source, bpe_codes]
     inputs += [*(reference or []), *(dev_reference or [])]
-    check_outputs("--output and --output-nbest", [output, output_nbest], inputs)
+    check_outputs("--output", [output], inputs)
     of_dev = dev_nbest, dev_source, dev_reference
     if any(of_dev) and not all(of_dev):
         raise UserError("--dev-nbest, --dev-source and --dev-reference go together")
     systems = _read_systems(system)
     fixed = _read_weights(weights or [], ["score", "words", *systems])
-    if fixed and dev_nbest:
-        raise UserError("--weights fixes what --dev-nbest would search for: leave one out")
     from vaswani_plugin.figures import rescoring  # importing torch takes a second
     from vaswani_plugin.inference.search_engine import load_scorer
 
@@ -319,9 +282,6 @@ def rescore(
         scorer = load_scorer(paths, data, device)
         for lists in filter(None, (test, dev)):
             notes += lists.add(name, scorer, max_tokens)
-    is_searched = dev is not None and not average
-    if not (is_searched or fixed or average):
-        notes.append(WARNING)
     for note in notes:
         print(note, file=sys.stderr)
 
@@ -329,10 +289,13 @@ def rescore(
         even = {name: 0.0 if name == "words" else 0.5 for name in names}
         return {name: fixed.get(name, 0.0) for name in names} if fixed else even
 
-    weigh = partial(rescoring.search_weights, dev) if is_searched else given
-    rows = rescoring.make_rows(systems, weigh, dev, test, with_words=is_searched)
-    last = [row["weights"] for row in rows if row["weights"]][-1]
-    rescoring.write_reordered(test, last, output, output_nbest)
+    weigh = partial(rescoring.search_weights, dev) if dev else given
+    rows = rescoring.make_rows(systems, weigh, dev, test)
+    if output is not None:
+        last = [row["weights"] for row in rows if row["weights"]][-1]
+        with write_atomically(output) as write:
+            for place in test.best(test.scores(last)):
+                write(test.entries[place].text)
     counts = {"sentences": len(test.lists), "hypotheses": len(test.entries)}
     show({**counts, "rows": rows}, rescoring.as_table(rows), format)
 

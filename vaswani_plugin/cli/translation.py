@@ -14,7 +14,7 @@ from vaswani_plugin.cli.command import (
     chosen_device,
     one_of,
     seconds,
-    titled,
+    show,
     write_results,
 )
 from vaswani_plugin.errors import UserError
@@ -23,8 +23,6 @@ from vaswani_plugin.search.options import PAPER_DECODING
 if TYPE_CHECKING:
     from vaswani_plugin.inference.results import Translation
     from vaswani_plugin.inference.translator import Translator
-
-Seconds = Annotated[float, seconds, "SECONDS"]
 
 
 @one_of("fp16", "bf16")
@@ -67,10 +65,6 @@ def translate(
         long: what to do with a sentence of more subwords than the model takes: stop with an error,
             translate it in parts, or cut it off.
         batch_tokens: most source subwords in a batch, padding included.
-
-    Raises:
-        ValueError: flags that don't fit, a bundle or a line that can't be used.
-        OSError: a file can't be read or written.
     """
     from vaswani_plugin.text.lines import LocatedLines
     from vaswani_plugin.text.outputs import check_outputs
@@ -147,8 +141,6 @@ def load_translator(
     )
 
 
-@titled("limits of a request", "characters", "subwords", "body_bytes", "timeout", "keep_alive")
-@titled("queue and batches", "queue_lines", "batch_lines", "batch_wait")
 @one_of("fp16", "bf16")
 def serve(
     *,
@@ -165,13 +157,7 @@ def serve(
     trusted_proxies: Annotated[str, "LIST"] | None = None,
     allow_origin: Annotated[list[str], "append", "URL"] | None = None,
     characters: Count = 10_000,
-    subwords: Count = 5_000,
-    body_bytes: Count = 1 << 20,
-    queue_lines: Count = 1024,
-    batch_lines: Count = 64,
-    timeout: Seconds = 60.0,
-    keep_alive: Seconds = 75.0,
-    batch_wait: Seconds = 0.003,
+    timeout: Annotated[float, seconds, "SECONDS"] = 60.0,
 ) -> None:
     """Translate over HTTP: LibreTranslate's interface and a web page.
 
@@ -188,17 +174,7 @@ def serve(
         allow_origin: allow calls from this web site's pages; * allows all; may be repeated
             (default: none).
         characters: most characters of text in a request.
-        subwords: most subwords of a request.
-        body_bytes: most bytes of a request.
-        queue_lines: most sentences that wait; more are refused.
-        batch_lines: most sentences in a batch.
         timeout: seconds until an unanswered request gets an error.
-        keep_alive: seconds that a connection stays open between requests.
-        batch_wait: seconds that a line waits for others to form a batch.
-
-    Raises:
-        ValueError: flags, keys or a bundle that can't be used, or the extra is not installed.
-        OSError: a file can't be read.
     """
     try:
         import python_multipart  # noqa: F401 Starlette would miss it at the first form only
@@ -210,17 +186,7 @@ def serve(
     except ModuleNotFoundError as error:
         raise UserError(f"{error}: vaswani serve needs pip install -e '.[serve]'") from error
     keys = None if api_keys is None else read_keys(api_keys)
-    limits = Limits(
-        body_bytes=body_bytes,
-        characters=characters,
-        subwords=subwords,
-        queue=queue_lines,
-        batch=batch_lines,
-        batch_seconds=batch_wait,
-        seconds=timeout,
-        idle_seconds=keep_alive,
-    )
-    gate = Gate(keys, requests_per_minute)
+    limits, gate = Limits(characters=characters, seconds=timeout), Gate(keys, requests_per_minute)
     with bound_socket(host, port) as listener:
         translator = load_translator(model, None, cpu, threads, fp16, bf16)
         beam = beam or translator.settings.beam or PAPER_DECODING["beam"]
@@ -259,8 +225,8 @@ def attention(
         data: with --path: the folder of its dictionaries.
         bpe_codes: with --path: split words by these codes.
         source: show the attention for this sentence.
-        corpus: statistics of each head over a corpus: a source file and, optionally, its target
-            file.
+        corpus: print statistics of each head over a corpus: a source file and, optionally, its
+            target file.
         target: translation of --source (default: the model's own).
         words: sum the weights of subwords into words.
         kind: encoder: self-attention, decoder: masked self-attention, cross: encoder-decoder
@@ -270,22 +236,15 @@ def attention(
         lines: draw lines between tokens as in the paper's Figures 3 to 5, not heat maps.
         word: draw only this word's lines; implies --lines.
         output: format by suffix: .html (interactive, all layers and heads), .json (all weights),
-            .png, .svg, .pdf (default: attention.png; no file with --corpus or --format json).
-
-    Raises:
-        ValueError: flags that don't fit, a layer, head or word that isn't there, an empty
-            sentence, a model without per-head weights.
-        OSError: a file can't be read or written.
+            .png, .svg, .pdf (default: attention.png, with --format json none).
     """
-    if output is None:
-        output = [] if corpus is not None or format == "json" else [Path("attention.png")]
     if path is not None and data is None:
         raise UserError("--path needs --data, the binarized data with the dictionaries")
     if model is not None and (data or bpe_codes):
         raise UserError("--data and --bpe-codes go with --path: a bundle has its own")
     if corpus is not None:
         of_sentence = {"target": target, "word": word, "lines": lines or None, "layer": layer}
-        of_sentence |= {"heads": heads, "kind": kind}
+        of_sentence |= {"heads": heads, "kind": kind, "output": output}
         if len(corpus) > 2:
             raise UserError(f"--corpus takes one file or two, not {len(corpus)}")
         for name, value in of_sentence.items():
@@ -295,33 +254,28 @@ def attention(
     from vaswani_plugin.figures.figures import check_plot_path
     from vaswani_plugin.inference.translator import Translator
 
+    if output is None:
+        output = [] if corpus is not None or format == "json" else [Path("attention.png")]
     for picture in output:
-        if picture.suffix == ".html" and corpus is not None:
-            raise UserError(f"{picture}: a page shows a sentence; of a corpus give .png or .json")
         if picture.suffix not in (".html", ".json"):
             check_plot_path(picture)
-
     if model is not None:
         translator = Translator.from_pretrained(model)
     else:
         translator = Translator.from_checkpoint(path, data, bpe_codes)
     merge = translator.pipeline.subwords if words else None
     if corpus is not None:
-        pairs = report.read_corpus(corpus)
-        attentions = report.attend_pairs(translator, pairs, corpus[0], merge)
-        found = report.corpus_statistics(attentions)
-        report.write_statistics(found, output)
-        text = report.as_table(found) if format == "text" else json.dumps(found)
-    else:
-        attended = translator.attention(source, target)
-        for flag, unknown in zip(("--source", "--target"), attended.unknown, strict=True):
-            if unknown:
-                print(f"{flag}: {unknown} tokens are unknown to the model", file=sys.stderr)
-        attended = attended.merged(merge) if merge else attended
-        view = report.View(kind or "cross", layer, heads, lines, word, words)
-        report.write_sentence(attended, view, output)
-        text = json.dumps(report.as_json(attended)) if format == "json" else ""
-    if text:
-        print(text)
+        found = report.corpus_statistics(report.attend_corpus(translator, corpus, merge))
+        show(found, report.as_table(found), format)
+        return
+    attended = translator.attention(source, target)
+    for flag, unknown in zip(("--source", "--target"), attended.unknown, strict=True):
+        if unknown:
+            print(f"{flag}: {unknown} tokens are unknown to the model", file=sys.stderr)
+    attended = attended.merged(merge) if merge else attended
+    view = report.View(kind or "cross", layer, heads, lines, word, words)
+    report.write_sentence(attended, view, output)
+    if format == "json":
+        print(json.dumps(report.as_json(attended)))
     for written in output:
-        print(os.path.abspath(written), file=sys.stderr if text else sys.stdout)
+        print(os.path.abspath(written), file=sys.stderr if format == "json" else sys.stdout)

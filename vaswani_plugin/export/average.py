@@ -99,7 +99,6 @@ def select(
     last: int | None = None,
     last_updates: int | None = None,
     best: int | None = None,
-    suffix: str = "",
     at_most: bool = False,
 ) -> list[Path]:
     """The files to average, the newest (or best) last.
@@ -109,7 +108,6 @@ def select(
         last: number of checkpoints of the last epochs.
         last_updates: number of checkpoints of the highest updates.
         best: number of the best checkpoints by validation.
-        suffix: --checkpoint-suffix of the training.
         at_most: whether fewer will do, where a short training has left no more.
 
     Raises:
@@ -124,12 +122,12 @@ def select(
         if any(path.samefile(other) for other in files[:number]):
             raise UserError(f"--inputs {path}: given twice, which would weigh it double")
     if last is not None:
-        return _newest(files, last, suffix, at_most, r"checkpoint(\d+)", "--last", "checkpointN")
+        return _newest(files, last, at_most, r"checkpoint(\d+)", "--last", "checkpointN")
     if last_updates is not None:
         flag, names = "--last-updates", "checkpoint_EPOCH_UPDATE"
-        return _newest(files, last_updates, suffix, at_most, r"checkpoint_\d+_(\d+)", flag, names)
+        return _newest(files, last_updates, at_most, r"checkpoint_\d+_(\d+)", flag, names)
     if best is not None:
-        return _best(files, best, suffix, at_most)
+        return _best(files, best, at_most)
     folder = next((item for item in inputs if item.is_dir()), None)
     if folder is not None:
         raise UserError(
@@ -139,22 +137,22 @@ def select(
     return files
 
 
-def _named(files: list[Path], pattern: str, suffix: str) -> list[tuple[re.Match[str], Path]]:
-    whole = re.compile(rf"{pattern}{re.escape(suffix)}\.pt")
+def _named(files: list[Path], pattern: str) -> list[tuple[re.Match[str], Path]]:
+    whole = re.compile(rf"{pattern}\.pt")
     return [(match, path) for path in files if (match := whole.fullmatch(path.name))]
 
 
 def _newest(
-    files: list[Path], count: int, suffix: str, at_most: bool, pattern: str, flag: str, names: str
+    files: list[Path], count: int, at_most: bool, pattern: str, flag: str, names: str
 ) -> list[Path]:
     """The `count` files of the highest numbers, in ascending order.
 
     checkpoint_last.pt counts if it was saved after the last numbered one: --max-update may end a
     training inside an epoch.
     """
-    numbered = sorted((int(match[1]), path) for match, path in _named(files, pattern, suffix))
+    numbered = sorted((int(match[1]), path) for match, path in _named(files, pattern))
     chosen = [path for _, path in numbered]
-    for _, last in _named(files, "checkpoint_last", suffix):
+    for _, last in _named(files, "checkpoint_last"):
         update, before = updates_of(load_checkpoint(last)), 0
         if numbered and flag == "--last":
             before = updates_of(load_checkpoint(chosen[-1]))
@@ -163,22 +161,21 @@ def _newest(
         if None not in (before, update) and update > before:
             chosen.append(last)
     if len(chosen) < (1 if at_most else count):
-        of_updates = flag == "--last" and _named(files, r"checkpoint_\d+_\d+", suffix)
+        of_updates = flag == "--last" and _named(files, r"checkpoint_\d+_\d+")
         raise UserError(
-            f"{flag} {count}: there are only {len(chosen)} checkpoints named {names}{suffix}.pt in "
+            f"{flag} {count}: there are only {len(chosen)} checkpoints named {names}.pt in "
             "--inputs, the final state counted; ask for fewer, or train on"
             + (", or give --last-updates for those between epochs" if of_updates else "")
-            + ("" if suffix else " (of a training with --checkpoint-suffix: give it here, too)")
         )
     return chosen[-count:]
 
 
-def _best(files: list[Path], count: int, suffix: str, at_most: bool) -> list[Path]:
+def _best(files: list[Path], count: int, at_most: bool) -> list[Path]:
     """The `count` best files by the value in their names, the best one last.
 
     The checkpoints' options say whether high values are good.
     """
-    found = _named(files, r"checkpoint\.best_(.+)_(\d+(?:\.\d+)?)", suffix)
+    found = _named(files, r"checkpoint\.best_(.+)_(\d+(?:\.\d+)?)")
     metrics = sorted({match[1] for match, _ in found})
     if len(metrics) > 1:
         raise UserError(
@@ -187,7 +184,7 @@ def _best(files: list[Path], count: int, suffix: str, at_most: bool) -> list[Pat
     if len(found) < (1 if at_most else count):
         raise UserError(
             f"--best {count}: there are only {len(found)} checkpoints named "
-            f"checkpoint.best_METRIC_VALUE{suffix}.pt in --inputs; ask for fewer, or train on"
+            f"checkpoint.best_METRIC_VALUE.pt in --inputs; ask for fewer, or train on"
         )
     values = sorted((float(match[2]), path) for match, path in found)
     section = (load_checkpoint(values[0][1]).get("cfg") or {}).get("checkpoint") or {}

@@ -208,43 +208,30 @@ def as_json(attention: Attention) -> dict[str, Any]:
     }
 
 
-def read_corpus(paths: list[Path]) -> Iterator[tuple[str, str | None]]:
-    """Pairs of source and target; without a second file the targets are None.
-
-    Raises:
-        UserError: a line can't be read, or the files have different numbers of lines.
-        OSError: a file can't be read.
-    """
-    if len(paths) == 1:
-        return ((source, None) for source in read_lines(paths[0]))
-    return read_pairs(*paths)
-
-
-def attend_pairs(
-    translator: Translator,
-    pairs: Iterable[tuple[str, str | None]],
-    name: Path,
-    merge: str | None = None,
+def attend_corpus(
+    translator: Translator, paths: list[Path], merge: str | None = None
 ) -> Iterator[Attention]:
-    """The attention of each pair; empty pairs are skipped; a terminal shows a progress bar.
+    """The attention of each line of a corpus but the empty ones; a terminal shows a progress bar.
 
     Args:
         translator: of the model.
-        pairs: source and target; for a target None, the model translates the source.
-        name: of the corpus, for error messages.
+        paths: the source, and its target; without it the model translates.
         merge: kind of the subwords to merge into words; None: don't merge.
 
     Raises:
-        ValueError: a sentence is too long; names its line.
+        ValueError: a sentence is too long, a line can't be read, or the files have different
+            numbers of lines; names the line.
+        OSError: a file can't be read.
     """
-    bar = tqdm(pairs, unit=" sentences", disable=None)
-    for number, (source, target) in enumerate(bar, start=1):
+    alone = ((source, None) for source in read_lines(paths[0]))
+    pairs = alone if len(paths) == 1 else read_pairs(*paths)
+    for number, (source, target) in enumerate(tqdm(pairs, unit=" sentences", disable=None), 1):
         if not source.strip() or (target is not None and not target.strip()):
             continue
         try:
             attention = translator.attention(source, target)
         except ValueError as error:
-            raise UserError(f"{name}:{number}: {error}") from error
+            raise UserError(f"{paths[0]}:{number}: {error}") from error
         yield attention.merged(merge) if merge else attention
 
 
@@ -321,39 +308,3 @@ def as_table(statistics: dict[str, Any]) -> str:
     table = tabulate(rows, ["attention", "layer", "head", *STATISTICS], floatfmt=".3f")
     legend = "\n".join(f"{name:<9} {meaning}" for name, meaning in STATISTICS.items())
     return f"{table}\n\n{statistics['sentences']} sentences\n{legend}"
-
-
-def write_statistics(statistics: dict[str, Any], outputs: list[Path]) -> None:
-    """Writes the result of `corpus_statistics` to files; the suffix is .json or a picture's.
-
-    Raises:
-        ValueError: matplotlib is not installed.
-        OSError: a file can't be written.
-    """
-    for path in outputs:
-        if path.suffix == ".json":
-            write_json(path, statistics, indent=None)
-        else:
-            _draw(statistics, path)
-
-
-def _draw(statistics: dict[str, Any], output: Path) -> None:
-    """Draws a heat map of layers by heads for every attention (rows) and statistic (columns)."""
-    attention = statistics["attention"]
-    layers = max(len(found["distance"]) for found in attention.values())
-    heads = max(len(found["distance"][0]) for found in attention.values())
-    size = len(STATISTICS) * (1.6 + 0.3 * heads), len(attention) * (1.2 + 0.3 * layers)
-    figure = new_figure(*size)
-    panels = figure.subplots(len(attention), len(STATISTICS), squeeze=False)
-    for row, (kind, found) in zip(panels, attention.items(), strict=True):
-        for panel, (name, meaning) in zip(row, STATISTICS.items(), strict=True):
-            top = None if name in ("distance", "entropy") else 1
-            image = panel.imshow(found[name], cmap="viridis", vmin=0, vmax=top)
-            figure.colorbar(image, ax=panel)
-            panel.set_title(f"{KINDS[kind]}:\n{meaning}", fontsize=7, wrap=True)
-            count, width = np.shape(found[name])
-            panel.set_xticks(range(width), range(1, width + 1), fontsize=6)
-            panel.set_yticks(range(count), range(1, count + 1), fontsize=6)
-            panel.set(xlabel="head", ylabel="layer")
-    figure.suptitle(f"attention heads over {statistics['sentences']} sentences")
-    save_figure(figure, output)

@@ -16,27 +16,25 @@ SERIES = {
     "gnorm": ("gradient norm", None),
 }
 """By field of fairseq's statistics: label of its axis, which value is best."""
-AXES = {"updates": "updates", "time": "hours"}
 
 Run = dict[str, Any]
 """A training: `label` in the legend, `log`, and `series` by key, such as "loss" or "valid loss"."""
 
 
-def read_run(path: Path, label: str | None, names: list[str], axis: str) -> Run:
+def read_run(path: Path, label: str | None, names: list[str]) -> Run:
     """Reads a run from a log or a recipe's work folder.
 
     Args:
         path: of the log.
         label: in the legend; None: from the path.
         names: keys of `SERIES`; loss and perplexity of validation are added.
-        axis: a key of `AXES`.
 
     Returns:
-        A run. A series has `x` on the axis, `updates` and `y`, of equal length, its first, best
-        and last value, and the number of values that are not finite, which are None.
+        A run. A series has `updates` and `y`, of equal length, its first, best and last value, and
+        the number of values that are not finite, which are None.
 
     Raises:
-        ValueError: the log has no statistics, or not those that the axis needs.
+        ValueError: the log has no statistics.
         OSError: the log can't be read.
     """
     log = path / LOG_OF_RECIPE if (path / LOG_OF_RECIPE).is_file() else path
@@ -49,15 +47,12 @@ def read_run(path: Path, label: str | None, names: list[str], axis: str) -> Run:
     # Log intervals are finer than epochs, but a short run logs epochs alone.
     epochs = curves.pop("train", [])
     training = curves.pop("train_inner", epochs)
-    anchors = sorted([*training, *epochs], key=lambda point: point["num_updates"])
     series = {}
     for subset, curve in {"": training, **curves}.items():
         # Only loss and perplexity of validation are curves, not its speed or learning rate.
         for name in names if not subset else [name for name in names if name in ("loss", "ppl")]:
             if points := [point for point in curve if name in point]:
-                found = series[f"{subset} {name}".strip()] = _series(points, name)
-                if axis == "time":
-                    found["x"] = _hours(found["updates"], anchors, str(log))
+                series[f"{subset} {name}".strip()] = _series(points, name)
     if label is None:
         parts = [part for part in path.resolve().parts if part not in ("logs", "train.log")]
         label = parts[-1].removesuffix(".log")  # NAME of work/NAME/logs/train.log
@@ -79,20 +74,8 @@ def _series(points: Curve, name: str) -> dict[str, Any]:
         "last_update": updates[-1],
         "not_finite": len(values) - len(finite),
         "updates": updates,
-        "x": [*map(float, updates)],
         "y": values,
     }
-
-
-def _hours(updates: list[int], anchors: Curve, name: str) -> list[float]:
-    """The times of updates, interpolated between the updates that training logged."""
-    import numpy as np
-
-    known = [point for point in anchors if "seconds" in point]
-    if not known:
-        raise ValueError(f"{name}: --x time: this log doesn't tell it; take --x updates")
-    at = [0.0, *(point["num_updates"] for point in known)]
-    return np.interp(updates, at, [0.0, *(point["seconds"] / 3600 for point in known)]).tolist()
 
 
 def as_text(runs: list[Run]) -> str:
@@ -119,7 +102,7 @@ def _shown(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
-def draw(runs: list[Run], names: list[str], axis: str, path: Path) -> None:
+def draw(runs: list[Run], names: list[str], path: Path) -> None:
     """Draws one panel a series and one colour a run; validation has dots, training a thin line.
 
     Raises:
@@ -138,8 +121,8 @@ def draw(runs: list[Run], names: list[str], axis: str, path: Path) -> None:
                 style["alpha"] = 0.45 if len(shown) > 1 and not subset else 1.0
                 label = f"{run['label']}, {subset}" if subset else run["label"]
                 y = [math.nan if value is None else value for value in one["y"]]
-                panel.plot(one["x"], y, color=f"C{number % 10}", label=label, **style)
-        panel.set_xlabel(AXES[axis])
+                panel.plot(one["updates"], y, color=f"C{number % 10}", label=label, **style)
+        panel.set_xlabel("updates")
         panel.set_title(SERIES[name][0], fontsize=10)
         if name == "ppl":
             panel.set_yscale("log")

@@ -28,7 +28,6 @@ from vaswani_plugin.inference.texts import batches_by_length
 from vaswani_plugin.metrics.segments import first_gap
 from vaswani_plugin.text.coding import join_bpe, plain_units
 from vaswani_plugin.text.lines import read_text
-from vaswani_plugin.text.outputs import write_atomically
 
 SCORE, WORDS = "score", "words"
 """Features that every list has: the system's own score, and the number of words."""
@@ -38,12 +37,10 @@ GRID = 21
 
 
 class Entry(NamedTuple):
-    """A hypothesis: its tokens, separated by spaces; its score; the other fields as written."""
+    """A hypothesis: its tokens, separated by spaces, and its score."""
 
     text: str
     score: float
-    features: str = ""
-    rest: tuple[str, ...] = ()
 
 
 class Lists:
@@ -234,16 +231,15 @@ def make_rows(
     weigh: Callable[[list[str]], Mapping[str, float]],
     dev: Lists | None,
     test: Lists,
-    with_words: bool,
 ) -> list[dict[str, Any]]:
     """The rows of the table: `system`, `weights`, `dev_bleu` and `test_bleu` (None: unknown).
 
     Args:
         systems: names of features; each has a row.
         weigh: gives the weights of features by their names.
-        dev: lists on which the weights were searched.
+        dev: lists on which the weights were searched; with these the number of words alone has a
+            row, too.
         test: lists to reorder.
-        with_words: add a row for the baseline with the number of words as its only new feature.
     """
 
     def row(title: str, weights: Mapping[str, float] | None) -> dict[str, Any]:
@@ -256,7 +252,7 @@ def make_rows(
         return {"system": title, "weights": weights, **scores}
 
     rows = [row("baseline", {SCORE: 1.0})]
-    if with_words:
+    if dev is not None:
         rows.append(row(f"baseline + {WORDS}", weigh([SCORE, WORDS])))
     rows += [row(f"baseline + {name}", weigh([SCORE, name, WORDS])) for name in systems]
     return rows + ([row("oracle", None)] if test.references else [])
@@ -272,29 +268,6 @@ def as_table(rows: list[dict[str, Any]]) -> str:
         table.append([row["system"], *cells, weights])
     headers = ["system", "dev BLEU", "test BLEU", "weights"]
     return tabulate(table, headers, tablefmt="github", disable_numparse=True)
-
-
-def write_reordered(
-    test: Lists, weights: Mapping[str, float], best: Path | None, nbest: Path | None
-) -> None:
-    """Write the best of each list to `best`, and all of them in Moses' format to `nbest`, if given.
-
-    Raises:
-        OSError: a file can't be written.
-    """
-    entries, scores = test.entries, test.scores(weights)
-    if best is not None:
-        with write_atomically(best) as write:
-            for place in test.best(scores):
-                write(entries[place].text)
-    if nbest is not None:
-        with write_atomically(nbest) as write:
-            for number, places in enumerate(test.places):
-                for place in sorted(places[places < len(entries)], key=lambda p: -scores[p]):
-                    added = (f"{name}= {test.features[name][place]:.6g}" for name in weights)
-                    known = " ".join(filter(None, (entries[place].features, *added)))
-                    fields = (str(number), entries[place].text, known, f"{scores[place]:.6g}")
-                    write(" ||| ".join((*fields, *entries[place].rest)))
 
 
 def read_nbest(path: Path) -> list[list[Entry]]:
@@ -325,7 +298,7 @@ def read_nbest(path: Path) -> list[list[Entry]]:
                 "one file?"
             )
         last = int(identity)
-        found.setdefault(last, []).append(Entry(fields[0], score, fields[1], tuple(fields[3:])))
+        found.setdefault(last, []).append(Entry(fields[0], score))
     count, first = max(found) + 1, first_gap(found)
     if first < count:
         raise UserError(
