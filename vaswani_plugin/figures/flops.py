@@ -6,7 +6,7 @@ are matrix products and convolutions; sums, softmax and LayerNorm are about 1% m
 Axes: B sentences, S source positions, T target positions.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -14,14 +14,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.model.ancestors import (
-    Rows,
-    build_one_layer,
-    build_recurrent,
-    build_recurrent_language_model,
-)
+from vaswani_plugin.model.ancestors import build_sizes
 from vaswani_plugin.model.architectures import FAMILIES
-from vaswani_plugin.model.build import build, build_language_model
 from vaswani_plugin.model.configuration import (
     CONFIGURATIONS,
     OneLayerConfiguration,
@@ -33,14 +27,6 @@ PAPER_UPDATES = 100_000
 PAPER_UPDATES_OF_BIG = 300_000
 TRAINING_PASSES = 3
 """One product forward and two backward, for the gradients of its two factors."""
-
-
-def count_flops(run: Callable[[], object]) -> int:
-    """FLOPs of the matrix products that a function computes, two a multiply-add."""
-    counter = FlopCounterMode(display=False)
-    with torch.no_grad(), counter:
-        run()
-    return counter.get_total_flops()
 
 
 def row_settings(arch: str) -> tuple[str, dict[str, Any]] | None:
@@ -72,30 +58,23 @@ def forward_flops(
     longest = dict.fromkeys(("max_source_positions", "max_target_positions"), max(shape))
     given = dict(settings) | longest
     cfg = kind(**{name: value for name, value in given.items() if name in names})
-    rows = Rows(vocabulary)
-    with torch.device("meta"):
+    with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
+        built: Any = build_sizes(model, cfg, (vocabulary, vocabulary), target).eval()
         texts = torch.zeros(sentences, source, dtype=torch.long)
         shifted = torch.zeros(sentences, target, dtype=torch.long)
         if isinstance(cfg, RecurrentConfiguration):
-            recurrent = build_recurrent(cfg, rows, rows).eval()
             lengths = torch.full((sentences,), source, device="cpu")
-            read, decoder = recurrent.encoder.read, recurrent.decoder
-            return count_flops(
-                lambda: decoder.project(decoder.read(shifted, read(texts, lengths)).features)
-            )
-        if isinstance(cfg, OneLayerConfiguration):
-            one_layer = build_one_layer(cfg, rows, target).eval()
-            return count_flops(lambda: one_layer.project(one_layer(shifted)))
-        if isinstance(cfg, RecurrentLanguageModelConfiguration):
-            lstm = build_recurrent_language_model(cfg, rows).eval()
-            return count_flops(lambda: lstm(shifted))
-        if model == "vaswani_lm":
-            decoder = build_language_model(cfg, rows).eval()
-            return count_flops(lambda: decoder.project(decoder(shifted).features))
-        of_words = torch.zeros(vocabulary, dtype=torch.bool)
-        words = (of_words, of_words) if cfg.next_word else None
-        transformer = build(cfg, rows, rows, words).eval()
-        return count_flops(lambda: transformer(texts, shifted))
+            memory = built.encoder.read(texts, lengths)
+            built.decoder.project(built.decoder.read(shifted, memory).features)
+        elif isinstance(cfg, OneLayerConfiguration):
+            built.project(built(shifted))
+        elif isinstance(cfg, RecurrentLanguageModelConfiguration):
+            built(shifted)
+        elif model == "vaswani_lm":
+            built.project(built(shifted).features)
+        else:
+            built(texts, shifted)
+    return counter.get_total_flops()
 
 
 def by_counting(

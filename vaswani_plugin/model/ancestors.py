@@ -146,29 +146,37 @@ def build_recurrent(
     )
 
 
+def build_sizes(model: str, cfg: Any, words: tuple[int, int], positions: int = 512) -> nn.Module:
+    """Build a model without dictionaries, of which it has the sizes only.
+
+    Args:
+        model: its registered name.
+        cfg: its configuration.
+        words: rows of the source's and the target's embedding. If they are equal, both share one
+            dictionary; a language model uses the target's.
+        positions: of the one-layer language model.
+    """
+    source, target = map(Rows, words)
+    if isinstance(cfg, RecurrentConfiguration):
+        return build_recurrent(cfg, source, target)
+    if isinstance(cfg, OneLayerConfiguration):
+        return build_one_layer(cfg, target, positions)
+    if isinstance(cfg, RecurrentLanguageModelConfiguration):
+        return build_recurrent_language_model(cfg, target)
+    if model == "vaswani_lm":
+        return build_language_model(cfg, target)
+    ends, places = (torch.zeros(rows, dtype=torch.bool) for rows in words)
+    return build(cfg, source, target, (ends, places))
+
+
 def count_parameters(model: str, changes: Mapping[str, Any], words: tuple[int, int]) -> int:
     """Count the parameters of a model; a shared matrix counts once. No memory is allocated.
 
     Args:
         model: its registered name.
         changes: values of its configuration that are not the defaults.
-        words: rows of the source's and the target's embedding. If they are equal, both share one
-            dictionary; a language model uses the target's.
+        words: as for `build_sizes`.
     """
-    cfg = CONFIGURATIONS[model](**changes)
-    source, target = map(Rows, words)
     with torch.device("meta"):
-        built: nn.Module
-        if isinstance(cfg, RecurrentConfiguration):
-            built = build_recurrent(cfg, source, target)
-        elif isinstance(cfg, OneLayerConfiguration):
-            built = build_one_layer(cfg, target, 512)
-        elif isinstance(cfg, RecurrentLanguageModelConfiguration):
-            built = build_recurrent_language_model(cfg, target)
-        elif model == "vaswani_lm":
-            built = build_language_model(cfg, target)
-        else:
-            flags = (torch.zeros(rows, dtype=torch.bool, device="meta") for rows in words)
-            ends, places = flags
-            built = build(cfg, source, target, (ends, places))
+        built = build_sizes(model, CONFIGURATIONS[model](**changes), words)
     return sum(parameter.numel() for parameter in built.parameters())
