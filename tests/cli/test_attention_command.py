@@ -178,7 +178,7 @@ def test_pictures_are_written_by_suffix(attend, tmp_path):
         (["--source", "x", "--output", "picture.doc"], "a plot ends in .png"),
         (["--source", "x", "--data", "bin"], "--data and --bpe-codes go with --path"),
         (["--corpus", "a", "b", "c"], "--corpus takes one file or two, not 3"),
-        (["--corpus", "a", "--output", "a.html"], "a page shows a sentence"),
+        (["--corpus", "a", "--output", "a.html"], "--output goes with --source"),
     ],
 )
 def test_bad_input_is_one_line(attend, tmp_path, monkeypatch, args, part):
@@ -213,12 +213,10 @@ def test_statistics_over_a_corpus(attend, tmp_path, by_words):
     for path, lines in zip(files, zip(*pairs, strict=True), strict=True):
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     flags = ["--words"] if by_words else []
-    picture = tmp_path / "statistics.png"
-    code, out, err = attend("--corpus", *files, *flags, "--output", picture, "--format", "json")
+    code, out, err = attend("--corpus", *files, *flags, "--format", "json")
     assert code == 0, err
     found = json.loads(out)
     assert found["sentences"] == 2
-    assert picture.read_bytes().startswith(PNG)
     printed = []
     for source, target in pairs:
         if source:

@@ -49,12 +49,6 @@ SCORES = {f"checkpoint.best_loss_{n:.3f}.pt": n for n in (2.0, 3.0, 8.0, 10.0)}
 OTHERS = dict.fromkeys(("checkpoint_last.pt", "checkpoint_best.pt", "x.pt"), 1000)
 # An epoch's number may fall when training starts again from a checkpoint.
 AGAIN = {f"checkpoint_{e}_{n}.pt": n for e, n in ((1, 500), (2, 1000), (1, 2000), (10, 900))}
-SUFFIX = ("--checkpoint-suffix", "_b")
-
-
-def suffixed(first: str, second: str) -> dict[str, float]:
-    """Two checkpoints of --checkpoint-suffix _b, and one of another training in the folder."""
-    return {f"{first}_b.pt": 2, f"{second}_b.pt": 3, f"{first}_c.pt": 100}
 
 
 @pytest.mark.parametrize(
@@ -68,9 +62,6 @@ def suffixed(first: str, second: str) -> dict[str, float]:
         (SCORES | OTHERS, ("--best", 4), 5.75),
         (SCORES | OTHERS, ("--best", 9, "--at-most"), 5.75),
         (EPOCHS | OTHERS, ("--last", 9, "--at-most"), 6.6),
-        (suffixed("checkpoint1", "checkpoint2"), ("--last", 2, *SUFFIX), 2.5),
-        (suffixed("checkpoint_1_5", "checkpoint_2_9"), ("--last-updates", 2, *SUFFIX), 2.5),
-        (suffixed("checkpoint.best_x_2.0", "checkpoint.best_x_1.0"), ("--best", 2, *SUFFIX), 2.5),
     ],
 )
 def test_checkpoints_are_chosen_by_their_names(save, tmp_path, weights, flags, expected) -> None:

@@ -339,7 +339,6 @@ BAD = {
     "--model OURS --data-bin DATA --text TWO": "they must be the same te",
     "--text TEXT --threads 2 --figure 7 bits-per-word": "--threads needs --model",
     "--model OURS --data-bin DATA --dynamic-rate 1": "need --dynamic",
-    "--model OURS --data-bin DATA --dynamic --dynamic-decay 2": "all the way",
     "--figure 1 bits --counts 1 2": "the unit must be one of bits-per-word",
 }
 

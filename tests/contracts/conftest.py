@@ -64,10 +64,10 @@ COMMANDS = {
     ),
     "rescore": Command(
         "rescore --cpu --data {data} --system own={checkpoint} --nbest {nbest} --source {src} "
-        "--reference {ref} --average --output {best} --output-nbest {moses}",
+        "--reference {ref} --output {best}",
         texts=("nbest", "src", "ref"),
         files=("checkpoint", "data"),
-        outputs=("best", "moses"),
+        outputs=("best",),
     ),
     "summarize": Command(
         "summarize --cpu --model {summarizer} {words} --output {out} --format json",
@@ -93,10 +93,7 @@ COMMANDS = {
     ),
     "card": Command("card --model {bundle} --result {result}", files=("bundle", "result")),
     "attention": Command(
-        "attention --model {bundle} --corpus {src} {ref} --output {a_json}",
-        texts=("src", "ref"),
-        files=("bundle",),
-        outputs=("a.json",),
+        "attention --model {bundle} --corpus {src} {ref}", texts=("src", "ref"), files=("bundle",)
     ),
     "lm": Command(
         "lm --cpu --model {lm} --text {words} --baselines --train-data {words}",
@@ -159,7 +156,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "tokens": ["the doctor sleeps .", "a bird sings ."] * 6,
         "trees": [TREE] * 4,
         "parsed": [TREE, TREE.replace("NP", "X"), "", TREE],
-        "keys": ["a-secret-key 60", "another-key"],
+        "keys": ["a-secret-key", "another-key"],
         "prm": ["DELETE_LABEL TOP", "CUTOFF_LEN 3"],
         "log": [LOG.format(n) for n in (10, 20, 30)],
     }

@@ -26,6 +26,7 @@ RANGES = {
     "non_negative_int": (0, math.inf),
     "finite": (-math.inf, math.inf),
     "non_negative": (0, math.inf),
+    "fraction": (0, 1),
     "probability": (5e-324, 1),
     "seconds": (5e-324, math.inf),
 }

@@ -9,7 +9,6 @@ import yaml
 from bundle import make_bundle, make_settings
 from toy_bundle import SENTENCES, write_checkpoint, write_toy_bundle
 
-from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.huggingface_export import (
     export_to_huggingface,
@@ -17,10 +16,8 @@ from vaswani_plugin.export.huggingface_export import (
     stream_factor,
 )
 from vaswani_plugin.export.huggingface_import import import_from_huggingface
-from vaswani_plugin.inference import models
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.translator import Translator
-from vaswani_plugin.modules.feed_forward import FeedForward
 from vaswani_plugin.search.models import TransformerModel
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
@@ -372,41 +369,3 @@ def test_generation_config_names_the_start(marian, tmp_path):
     import_from_huggingface(tmp_path / "saved", tmp_path / "bundle")
     model = Bundle.load(tmp_path / "bundle").load_transformer().model
     assert model.decoder.embedding.weight is model.encoder.embedding.weight
-
-
-class Louder(FeedForward):
-    """A layer that no export knows."""
-
-
-def add_hook(model):
-    model.decoder.layers[1].register_forward_hook(lambda *_: None)
-
-
-def add_layer(model):
-    model.decoder.layers[1].feed_forward = Louder(32, 64)
-
-
-@pytest.mark.parametrize("to", ["huggingface", "ctranslate2", "fairseq", "onnx"])
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (add_hook, "decoder.layers.1 of the model has a hook"),
-        (add_layer, "decoder.layers.1.feed_forward of the model is a Louder"),
-    ],
-)
-def test_parts_that_no_export_knows_are_refused_by_name(
-    tmp_path, monkeypatch, capsys, to, change, message
-):
-    bundle = write_bundle(tmp_path)
-    plain = models.with_weights
-
-    def changed(*args):
-        model = plain(*args)
-        change(model)
-        return model
-
-    monkeypatch.setattr(models, "with_weights", changed)
-    command = ["export", "--to", to, "--model", str(bundle), "--output", str(tmp_path / "out")]
-    command += ["--allow-layer-norm-eps"] * (to == "fairseq")
-    assert main(command) == 1
-    assert message in capsys.readouterr().err and not (tmp_path / "out").exists()

@@ -146,7 +146,7 @@ def test_errors_are_shown(opened):
 
 
 def test_a_key_is_asked_for_where_one_is_needed(chromium):
-    with running(fake_service(keys={"k": None})) as service:
+    with running(fake_service(keys=["k"])) as service:
         chromium.open(service.url + "/")
         wait_for(lambda: not chromium.evaluate("document.getElementById('key-label').hidden"))
         chromium.evaluate("document.getElementById('text').value = 'Hello'")

@@ -235,7 +235,7 @@ def test_a_translation_that_takes_too_long_is_503():
 
 
 def test_keys_and_their_rates():
-    with running(fake_service(keys={"free": None, "slow": 2})) as service:
+    with running(fake_service(keys=["free", "slow"], rate=2)) as service:
         refused = post(service, json=GOOD)
         assert refused.status_code == 403 and "contact the server operator" in refused.text
         assert post(service, json=GOOD | {"api_key": "wrong"}).json() == {
@@ -447,7 +447,7 @@ def test_metrics():
 def test_the_log_holds_no_text():
     """Whatever a client sends, in whatever place, and whatever goes wrong with it."""
     secret = "Zyzzyva"
-    with running(fake_service(keys={"k": None}, limits={"characters": 100})) as service:
+    with running(fake_service(keys=["k"], limits={"characters": 100})) as service:
         good = GOOD | {"api_key": "k", "q": secret}
         post(service, json=good)
         post(service, data=good, headers={"User-Agent": secret, "X-Request-Id": secret})

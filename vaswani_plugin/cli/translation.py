@@ -166,8 +166,8 @@ def serve(
     Args:
         host: address to listen on; 0.0.0.0 is all of this machine's.
         port: port to listen on; 0 chooses a free one.
-        api_keys: require an API key; the file has one per line: KEY [REQUESTS PER MINUTE].
-        requests_per_minute: most requests per minute from one address, if no keys are required
+        api_keys: require an API key; the file has one per line.
+        requests_per_minute: most requests per minute of one key, or without keys from one address
             (default: no limit).
         trusted_proxies: believe X-Forwarded-For of these addresses and networks, separated by
             commas: a web server in front of the service (default: of none).

@@ -28,7 +28,6 @@ from vaswani_plugin.export.exported_model import (
     new_folder,
     refuse,
     require_finite,
-    require_known_modules,
     uneven_heads,
     write_card,
 )
@@ -72,7 +71,6 @@ def export_language_model(model: Path, output: Path, with_tokenizer: bool = True
             f"{model} holds a {type(built.decoder).__name__}, and Hugging Face has no counterpart "
             "of it; --to safetensors can"
         )
-    require_known_modules(built.decoder)
     found = uneven_heads(sizes)
     if sizes.d_ff > 4 * sizes.d_model:
         found.append(f"--d-ff {sizes.d_ff} with --d-model {sizes.d_model}")

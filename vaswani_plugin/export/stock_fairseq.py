@@ -14,7 +14,7 @@ from fairseq.dataclass.configs import FairseqConfig
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from fairseq.models.transformer import TransformerConfig, TransformerModel, base_architecture
 from omegaconf import OmegaConf
-from torch import Tensor, nn
+from torch import nn
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.exported_model import (
@@ -24,8 +24,8 @@ from vaswani_plugin.export.exported_model import (
     from_fairseq_weights,
     refuse,
     require_finite,
-    require_known_modules,
     to_fairseq_weights,
+    uneven_heads,
 )
 from vaswani_plugin.inference.bundle import TASK, TRANSFORMER
 from vaswani_plugin.inference.checkpoints import (
@@ -37,14 +37,9 @@ from vaswani_plugin.inference.checkpoints import (
 )
 from vaswani_plugin.inference.models import DIGESTS, TASKS_OF_PAIRS, make_transformer
 from vaswani_plugin.model.architectures import names_of
-from vaswani_plugin.model.configuration import Configuration, flag, head_sizes
+from vaswani_plugin.model.configuration import Configuration, flag
 from vaswani_plugin.modules.positions import sinusoids
-from vaswani_plugin.text.dictionary import (
-    SPECIAL_SYMBOLS,
-    Dictionary,
-    dictionary_name,
-    languages_of,
-)
+from vaswani_plugin.text.dictionary import Dictionary, dictionary_name, languages_of
 from vaswani_plugin.text.settings import weights_path
 
 FAIRSEQ_LAYER_NORM_EPS = 1e-5
@@ -196,31 +191,6 @@ def import_weights(
     return from_fairseq_weights(kept)
 
 
-def recognize_sinusoids(weights: Weights, config: dict[str, Any]) -> None:
-    """Turn a learned table that equals the paper's sinusoids into `--positions sinusoidal`.
-
-    This is the inverse of `stock_model`; the table must be equal bit for bit. Changes both
-    arguments.
-
-    Args:
-        weights: the result of `import_weights`.
-        config: the result of `our_config`.
-    """
-    names = ["encoder.positions.weight", "decoder.positions.weight"]
-    tables = [weights[name] for name in names if name in weights]
-    if tables and all(torch.equal(table, _paper_table(table)) for table in tables):
-        config["positions"] = "sinusoidal"
-        for name in names:
-            del weights[name]
-
-
-def _paper_table(like: Tensor) -> Tensor:
-    rows, width = like.shape
-    if width % 2:
-        return torch.full_like(like, torch.nan)
-    return sinusoids(torch.arange(rows, device=like.device), width).to(like.dtype)
-
-
 def our_model(state: Checkpoint) -> Configuration:
     """The configuration of a checkpoint of ours.
 
@@ -260,8 +230,8 @@ def stock_model(
         like = weights["encoder.embedding.weight"]
         lengths = cfg.max_source_positions, cfg.max_target_positions
         for side, rows in zip(SIDES, lengths, strict=True):
-            table = _paper_table(like.new_empty(rows, cfg.d_model))
-            weights[f"{side}.positions.weight"] = table
+            table = sinusoids(torch.arange(rows, device=like.device), cfg.d_model)
+            weights[f"{side}.positions.weight"] = table.to(like.dtype)
     named = to_fairseq_weights(weights)
     for side in SIDES:
         named[f"{side}.version"] = torch.tensor([3.0], device="cpu")
@@ -290,15 +260,7 @@ def _stock_flags(cfg: Configuration) -> argparse.Namespace:
 
 
 def _refuse_what_fairseq_lacks(cfg: Configuration, allow_layer_norm_eps: bool) -> None:
-    obstacles = []
-    d_k, d_v = head_sizes(cfg)
-    for name, width in (("--d-k", d_k), ("--d-v", d_v)):
-        if width * cfg.heads != cfg.d_model:
-            obstacles.append(
-                f"{name} {width} (there --heads {cfg.heads} times it must be "
-                f"--d-model {cfg.d_model})"
-            )
-    obstacles += departures(cfg)
+    obstacles = uneven_heads(cfg) + departures(cfg)
     if cfg.layer_norm_eps != FAIRSEQ_LAYER_NORM_EPS and not allow_layer_norm_eps:
         obstacles.append(
             f"--layer-norm-eps {cfg.layer_norm_eps:g} (there always {FAIRSEQ_LAYER_NORM_EPS:g}; "
@@ -383,7 +345,6 @@ def import_stock(
         paths = (data_bin / dictionary_name(str(language)) for language in languages)
         source, target = map(Dictionary.load, paths)
         weights = import_weights(state, options, source, target)
-        recognize_sinusoids(weights, config)
         sizes = Configuration.from_checkpoint(config, {})
         make_transformer(sizes, source, target, weights, checkpoint)  # do they fit?
     task = {**found, "_name": TASK, "data": str(data_bin)}
@@ -438,10 +399,6 @@ def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = Fa
         require_finite(state["model"])
         _check_output(output, path, "model")
         weights, options = stock_model(state["model"], cfg, allow_layer_norm_eps)
-        # Any words will do to build the model and look at its parts.
-        counts = (len(state["model"][f"{side}.embedding.weight"]) for side in SIDES)
-        words = (Dictionary(map(str, range(count - len(SPECIAL_SYMBOLS)))) for count in counts)
-        require_known_modules(make_transformer(cfg, *words, state["model"], path))
         task = state["cfg"]["task"]
         kept = ("data", "source_lang", "target_lang", "left_pad_source", "left_pad_target")
         positions = {n: getattr(cfg, n) for n in ("max_source_positions", "max_target_positions")}

@@ -11,7 +11,7 @@ import json
 import re
 import secrets
 from base64 import b64encode
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -65,42 +65,36 @@ DROPPED = 16
 # ---- who may ask
 
 
-def read_keys(path: Path) -> dict[str, int | None]:
-    """API keys and their requests a minute (None: any number).
-
-    Args:
-        path: of a file with a line for each key, `KEY` or `KEY REQUESTS_PER_MINUTE`; empty lines
-            and those that begin with `#` don't count.
+def read_keys(path: Path) -> frozenset[str]:
+    """API keys, one a line; empty lines and those that begin with `#` don't count.
 
     Raises:
-        UserError: a line can't be used, or there is no key; names the file and the line.
+        UserError: a line holds several words, or there is no key; names the file and the line.
         OSError: the file can't be read.
     """
-    keys: dict[str, int | None] = {}
+    keys = set()
     for number, line in enumerate(read_lines(path), start=1):
-        match = re.fullmatch(r"\s*([^#\s]\S*)(?:\s+0*([1-9][0-9]*))?\s*", line)
-        if match and match[1] not in keys:
-            keys[match[1]] = int(match[2]) if match[2] else None
-        elif line.strip() and not line.lstrip().startswith("#"):
-            raise UserError(
-                f"{path}:{number}: give a new key and, if wanted, its requests per minute"
-            )
+        words = line.split()
+        if words and not words[0].startswith("#"):
+            if len(words) > 1:
+                raise UserError(f"{path}:{number}: give one key a line")
+            keys.update(words)
     if not keys:
         raise UserError(f"{path}: no key in it; write one a line, or leave the flag out")
-    return keys
+    return frozenset(keys)
 
 
 class Gate:
     """Lets a request pass, or refuses it.
 
     Args:
-        keys: as `read_keys` gives them; None lets everyone pass.
-        requests_per_minute: of each client address if there are no keys; None: any number.
+        keys: the valid ones; None lets everyone pass.
+        requests_per_minute: of each key, or without keys of each client address; None: any number.
     """
 
-    def __init__(self, keys: dict[str, int | None] | None, requests_per_minute: int | None) -> None:
+    def __init__(self, keys: Iterable[str] | None, requests_per_minute: int | None) -> None:
         # By digest, so that the time of a look-up tells nothing about the keys.
-        self.rates = None if keys is None else {_digest(key): rate for key, rate in keys.items()}
+        self.keys = None if keys is None else frozenset(map(_digest, keys))
         self.requests_per_minute = requests_per_minute
         self._limiter = MovingWindowRateLimiter(MemoryStorage())
 
@@ -115,13 +109,12 @@ class Gate:
             Refusal: the key is missing or wrong (403), or too many requests came (429).
         """
         client, rate = address, self.requests_per_minute
-        if self.rates is not None:
+        if self.keys is not None:
             if not isinstance(key, str) or not key:
                 raise Refusal(403, "Please contact the server operator to get an API key")
             client = _digest(key)
-            if client not in self.rates:
+            if client not in self.keys:
                 raise Refusal(403, "Invalid API key")
-            rate = self.rates[client]
         if rate is None or self._limiter.hit(limit := RateLimitItemPerMinute(rate), client):
             return
         wait = self._limiter.get_window_stats(limit, client).reset_time - time()
@@ -343,7 +336,7 @@ class Routes:
 
     async def settings(self, request: Request) -> Response:
         """What a web page needs to know."""
-        needs_key = self.gate.rates is not None
+        needs_key = self.gate.keys is not None
         source, target = (
             {name: each[name] for name in ("code", "name")}
             for each in self.service.languages.listed()

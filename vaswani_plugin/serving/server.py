@@ -213,7 +213,7 @@ def run(
     # uvicorn raises the signal again after its stop; that must not end the process with an error.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
     try:
-        Server(config, service, gate.rates is not None).run([listener])
+        Server(config, service, gate.keys is not None).run([listener])
     finally:
         log("stopped")
         if service.batcher.busy_since is not None:

@@ -1,0 +1,162 @@
+"""`vaswani complexity`, `positions`, `cost` and `curves`: the paper's numbers, pictures, errors."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import vaswani
+from vaswani_plugin.cli import paper
+
+PNG = b"\x89PNG"
+
+
+def as_json(*arguments: object) -> dict:
+    return json.loads(vaswani(*arguments, "--format", "json").out)
+
+
+def test_table_1_by_formula_and_measured(monkeypatch, tmp_path: Path) -> None:
+    shown = vaswani("complexity", "--n", 100, "--d", 200, "--k", 3, "--r", 10).out
+    for part in ("n^2 d = 2,000,000", "n d^2 = 4,000,000", "k n d^2 = 12,000,000", "n = 100"):
+        assert part in shown
+    for part in ("r n d = 200,000", "log_k n = 4.19", "n/r = 10", "costs 0.5 times", "5 layers"):
+        assert part in shown
+    monkeypatch.setattr(paper, "LENGTHS", [16, 32])
+    monkeypatch.setattr(paper, "WIDTHS", [8, 16])
+    plot = tmp_path / "layers.png"
+    measured = as_json("complexity", "--measure", "--r", 4, "--plot", plot)["measured"]
+    assert (measured["n"], measured["d"]) == (32, 16)
+    assert len(measured["layers"]) == 7
+    for layer in measured["layers"]:
+        times = layer["seconds_over_n"], layer["seconds_over_d"]
+        assert all(len(each) == 2 and min(each) > 0 for each in times)
+    assert plot.read_bytes().startswith(PNG) and list(tmp_path.iterdir()) == [plot]
+
+
+def test_positions_are_the_papers_formula(tmp_path: Path) -> None:
+    shown = as_json("positions", "--length", 7, "--d-model", 6)
+    for pos in range(7):
+        for i in range(3):
+            angle = pos / 10000 ** (2 * i / 6)
+            assert shown["table"][pos][2 * i] == pytest.approx(math.sin(angle), abs=1e-12)
+            assert shown["table"][pos][2 * i + 1] == pytest.approx(math.cos(angle), abs=1e-12)
+    expected = sum(math.cos(2 / 10000 ** (2 * i / 6)) for i in range(3)) / 6
+    assert shown["product_by_distance"]["2"] == pytest.approx(expected)
+    plot = tmp_path / "positions.png"
+    text = vaswani("positions", "--length", 30, "--d-model", 16, "--plot", plot).out
+    assert "k   0  0.5000" in text and "k  20  " in text and "k  50" not in text
+    assert plot.read_bytes().startswith(PNG)
+
+
+def test_the_papers_costs() -> None:
+    shown = vaswani("cost").out
+    assert "12 h x 8 P100 x 9.5 TFLOP/s = 3.28e+18 (printed: 3.3e18)" in shown
+    assert "84 h x 8 P100 x 9.5 TFLOP/s = 2.30e+19 (printed: 2.3e19)" in shown
+    rows = [line.split("  ") for line in shown.splitlines()]
+    (gnmt,) = [[cell.strip() for cell in r if cell] for r in rows if r[0] == "GNMT + RL"]
+    assert gnmt[1:] == ["24.6", "39.92", "2.3e19", "1.4e20"]
+    found = as_json("cost", "--hours", 84, "--devices", 8, "--device", "P100")["by_time"]
+    assert found["flops"] == pytest.approx(2.298e19, rel=1e-3) and found["kind"] == "sustained"
+    found = as_json("cost", "--hours", 0.5, "--teraflops", 2)["by_time"]
+    assert found["flops"] == pytest.approx(1800 * 2e12) and found["devices"] == 1
+    assert "= at most 3.56e+18 FLOPs" in vaswani("cost", "--hours", 1, "--device", "H100").out
+
+
+def test_the_cost_of_an_architecture_by_counting() -> None:
+    # Source and target of 20 tokens: projections, Eq. 1 and feed-forward network of both stacks,
+    # then the projection to 100 types; 50 sentences, 2 FLOPs, 3 passes, 10 updates.
+    encoder = 2 * 20 * (4 * 32 * 32 + 2 * 20 * 32 + 2 * 32 * 64)
+    decoder = 2 * 20 * (8 * 32 * 32 + 4 * 20 * 32 + 2 * 32 * 64) + 20 * 32 * 100
+    flags = ["--arch", "vaswani_debug", "--vocab", "100", "--sentences", "50", "--updates", "10"]
+    flags += ["--source-length", "20", "--target-length", "20"]
+    found = as_json("cost", *flags)["by_counting"]
+    assert found["flops"] == (encoder + decoder) * 50 * 2 * 3 * 10
+    assert found["forward_flops"] * 3 == found["flops_per_update"] == found["flops"] / 10
+    for arch, updates in (("vaswani_base", 100_000), ("vaswani_big_en_fr", 300_000)):
+        assert as_json("cost", "--arch", arch)["by_counting"]["updates"] == updates
+
+
+INNER = (
+    '2026 | INFO | train_inner | {{"epoch": 1, "loss": "{1}", "ppl": "8", "wps": "500", '
+    '"wpb": "100", "num_updates": "{0}", "lr": "0.003", "gnorm": "1.5", "wall": "{0}"}}\n'
+)
+VALID = '2026 | INFO | valid | {{"epoch": 1, "valid_loss": "{1}", "valid_num_updates": "{0}"}}\n'
+
+
+@pytest.fixture
+def log(tmp_path: Path):
+    """Writes a log of losses by update, some of them of validation; returns its path."""
+
+    def write(*losses: tuple, valid: tuple = (), name: str = "x.log") -> Path:
+        text = "".join(INNER.format(*each) for each in losses)
+        (tmp_path / name).write_text(text + "".join(VALID.format(*each) for each in valid))
+        return tmp_path / name
+
+    return write
+
+
+def test_curves_have_a_first_a_best_and_a_last_value(log) -> None:
+    path = log((1, 9), (2, 3), (3, "nan"), (4, 4), valid=[(4, 7)])
+    found = as_json("curves", path)["runs"][0]["series"]
+    loss = found["loss"]
+    assert (loss["first"], loss["best"], loss["best_update"]) == (9, 3, 2)
+    assert (loss["last"], loss["last_update"], loss["not_finite"]) == (4, 4, 1)
+    assert (loss["updates"], loss["y"]) == ([1, 2, 3, 4], [9, 3, None, 4])
+    assert found["lr"]["best"] is None and found["valid loss"]["y"] == [7]
+    text = vaswani("curves", path, "--label", "mine").out
+    assert text.split("\n")[2].split() == ["mine", "loss", "9", "3", "2", "4", "4"]
+    assert "mine: loss: 1 of 4 values are no finite numbers" in text
+
+
+def test_curves_are_drawn_together(log, tmp_path, monkeypatch) -> None:
+    from matplotlib.figure import Figure
+
+    drawn = []
+    save = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda f, *a, **k: (drawn.append(f), save(f, *a, **k)))
+    logs = [log((1, 9), (2, 8), valid=[(2, 7)], name="a"), log((1, 5), (3, 4), name="b")]
+    picture = tmp_path / "c.png"
+    flags = ["--label", "first", "second", "--series", "loss", "lr", "--output", picture]
+    assert vaswani("curves", *logs, *flags).code == 0
+    assert picture.read_bytes().startswith(PNG)
+    loss, lr = drawn[0].axes
+    lines = {line.get_label(): list(line.get_ydata()) for line in loss.lines}
+    assert lines == {"first": [9, 8], "first, valid": [7], "second": [5, 4]}
+    assert {line.get_label() for line in lr.lines} == {"first", "second"}
+
+
+def test_curves_of_a_recipes_folder(log, tmp_path) -> None:
+    (tmp_path / "my run" / "logs").mkdir(parents=True)
+    log((1, 9)).rename(tmp_path / "my run" / "logs" / "train.log")
+    for path in (tmp_path / "my run", tmp_path / "my run" / "logs" / "train.log"):
+        assert as_json("curves", path)["runs"][0]["label"] == "my run"
+
+
+BAD = {
+    "complexity --r 99 --n 50": "--r 99 is no restriction of --n 50",
+    "complexity --k 1": "--k is 1; it must be at least 2",
+    "complexity --plot x.png": "--plot draws measured times: give --measure too",
+    "complexity --measure --n 300 --r 200": "--r 200 is no restriction of --n 128",
+    "complexity --measure --plot x.docx": "x.docx: a plot ends in .png or .svg",
+    "positions --d-model 7": "--d-model is 7; it must be even and at least 2",
+    "positions --length 1": "--length is 1; it must be at least 2",
+    "cost --hours 1": "--hours needs a rate: give --device or --teraflops",
+    "cost --device P100": "need --hours",
+    "cost --updates 5": "--updates need --arch",
+    "cost --arch transformer": "transformer: can't be counted; these can: vaswani_base",
+    "cost --arch vaswani_base --updates 0": "--updates is 0",
+    "curves text": "text: no training statistics in it",
+    "curves .": "tensorboard --logdir",
+    "curves x.log --series gnorm": "--series gnorm: no log has it",
+    "curves x.log --label a b": "--label: 2 names for 1 logs",
+}
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_bad_input_is_one_line(log, tmp_path, monkeypatch, line: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = log((1, 9))
+    path.write_text(path.read_text().replace("gnorm", "other"))
+    (tmp_path / "text").write_text("just a text\n")
+    assert BAD[line] in vaswani(*line.split()).error
