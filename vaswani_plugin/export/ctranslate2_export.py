@@ -42,18 +42,7 @@ INT8 = ("int8", "int8_float32")
 def transformer_spec(
     weights: Mapping[str, Tensor], cfg: Configuration, source: list[str], target: list[str]
 ) -> Any:
-    """The model as a `ctranslate2.specs.TransformerSpec`.
-
-    Args:
-        weights: a state dictionary of `modules.transformer`.
-        cfg: its sizes.
-        source: the symbols of the source dictionary, in order.
-        target: the symbols of the target dictionary.
-
-    Raises:
-        UserError: CTranslate2 can't express the model.
-        ValueError: a dictionary holds a symbol twice.
-    """
+    """A state dictionary and its dictionaries' symbols as a `ctranslate2.specs.TransformerSpec`."""
     specs = import_ctranslate2().specs  # imported when it is first used
     from ctranslate2.converters import fairseq as converter
 
@@ -175,13 +164,7 @@ def to_int8(spec: Any) -> None:
 
 
 def write_spec(spec: Any, folder: Path, quantization: str | None = None) -> None:
-    """Write a specification into a folder.
-
-    Args:
-        spec: the result of `transformer_spec`.
-        folder: an existing one.
-        quantization: CTranslate2's name of it, such as "int8"; None for float32.
-    """
+    """Write a specification; `quantization` is CTranslate2's name of it, None float32."""
     spec.validate()
     if quantization in INT8:
         spec.optimize()
@@ -198,7 +181,7 @@ def export_to_ctranslate2(model: Path, output: Path, quantization: str | None = 
     Args:
         model: the bundle.
         output: the folder to make.
-        quantization: as in `write_spec`.
+        quantization: "int8", "int8_float32", "bfloat16", "float16"; None for float32.
 
     Returns:
         The file that the weights were read from.

@@ -59,13 +59,7 @@ class TranslationModel(NamedTuple):
 
 
 def read_model(folder: Path) -> TranslationModel:
-    """Read the bundle of a translation model that other programs may express.
-
-    Raises:
-        UserError: the folder is no such bundle, a file in it can't be used, or a weight is NaN or
-            infinite.
-        OSError: a file can't be read.
-    """
+    """Read the bundle of a translation model that other programs may express."""
     require_bundle(folder)
     bundle = Bundle.load(folder)
     settings = bundle.pipeline.settings
@@ -85,11 +79,7 @@ def require_bundle(folder: Path) -> None:
 
 
 def require_finite(weights: Mapping[str, Tensor]) -> None:
-    """Refuse weights that are NaN or infinite.
-
-    Raises:
-        UserError: names the weight.
-    """
+    """Refuse weights that are NaN or infinite, by name."""
     for name, tensor in weights.items():
         if not tensor.isfinite().all():
             raise UserError(
@@ -131,16 +121,7 @@ def uneven_heads(sizes: Configuration) -> list[str]:
 
 
 def refuse(program: str, options: list[str], remedy: str = "") -> None:
-    """Refuse a model with options that a program can't express.
-
-    Args:
-        program: the one that has no counterpart.
-        options: flags with values; [] passes.
-        remedy: added to the message.
-
-    Raises:
-        UserError: names the options.
-    """
+    """Refuse a model with options (flags with values) that a program can't express."""
     if options:
         raise UserError(f"{program} has no counterpart of {', '.join(options)}{remedy}")
 
@@ -170,17 +151,10 @@ _WEIGHT = re.compile(r"((?:encoder|decoder)\.(?:layers\.\d+\.)?)(.+)\.(weight|bi
 
 
 def to_fairseq_weights(weights: Mapping[str, Tensor]) -> Weights:
-    """Our model's weights under fairseq's names.
+    """The same tensors under fairseq's names; a UserError for one that has no place there.
 
-    Args:
-        weights: a state dictionary of `modules.transformer`.
-
-    Returns:
-        The same tensors. Learned positions (P, D) become (2 + P, D): fairseq's table begins with an
-        unread row for each number up to that of padding.
-
-    Raises:
-        UserError: fairseq has no place for one of them.
+    Learned positions (P, D) become (2 + P, D): fairseq's table begins with an unread row for each
+    number up to that of padding.
     """
     named = _renamed(weights, _FAIRSEQ_PARTS)
     for name in (f"{side}.embed_positions.weight" for side in SIDES):
@@ -239,11 +213,7 @@ def write_card(folder: Path, title: str, front_matter: str, description: str, us
 
 
 def check_new_folder(output: Path) -> None:
-    """Refuse a folder that is not empty.
-
-    Raises:
-        UserError: `output` exists and is no empty folder, or it is the current one.
-    """
+    """Refuse what is no new or empty folder, and the current one."""
     if output.exists() and output.samefile("."):
         raise UserError(f"{output} is the current folder; give the name of a new one as --output")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
@@ -252,14 +222,9 @@ def check_new_folder(output: Path) -> None:
 
 @contextlib.contextmanager
 def new_folder(output: Path) -> Iterator[Path]:
-    """Context with a temporary folder; it is renamed at the end, or removed after an error.
+    """Context with a temporary folder that becomes `output` at the end and goes after an error.
 
-    Args:
-        output: the final name; the folder may exist if it is empty.
-
-    Raises:
-        UserError: `output` exists and is no empty folder, or it is the current one.
-        OSError: it can't be written.
+    Refuses what `check_new_folder` refuses.
     """
     check_new_folder(output)
     output = output.resolve()  # of a symbolic link, its target

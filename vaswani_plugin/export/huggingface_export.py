@@ -76,17 +76,9 @@ NEVER = -1e9
 
 
 def to_marian(weights: Weights, epsilon: float) -> Weights:
-    """Our weights for `MarianMTModel`.
+    """Our weights, of layer norms with this epsilon, under `MarianMTModel`'s names.
 
-    Args:
-        weights: a state dictionary of `vaswani_transformer` with sinusoidal positions.
-        epsilon: of its layer normalization.
-
-    Returns:
-        The same model under Marian's names. Weights that share memory still do.
-
-    Raises:
-        UserError: Marian has no place for one of them.
+    Positions must be sinusoidal. Weights that share memory still do.
     """
     order = sines_first(weights["decoder.embedding.weight"].size(1))
     factor = stream_factor(epsilon)
@@ -98,15 +90,7 @@ def to_marian(weights: Weights, epsilon: float) -> Weights:
 
 
 def from_marian(weights: Weights, epsilon: float = MARIANS_EPSILON) -> Weights:
-    """The inverse of `to_marian`, with the same errors; drops the tables that Marian computes.
-
-    Args:
-        weights: a state dictionary of `MarianMTModel`.
-        epsilon: of our layer normalization.
-
-    Returns:
-        The same model under our names.
-    """
+    """The inverse of `to_marian`; drops the tables that Marian computes."""
     width = weights["model.decoder.layers.0.fc1.weight"].size(1)
     kept = {name: tensor for name, tensor in weights.items() if name not in _COMPUTED}
     back = _converted(kept, sines_first(width).argsort(), 1 / stream_factor(epsilon))
@@ -118,15 +102,9 @@ def from_marian(weights: Weights, epsilon: float = MARIANS_EPSILON) -> Weights:
 
 
 def with_more_rows(weights: Weights, rows: int, unknown: int) -> Weights:
-    """Add symbols that the model reads as <unk> and never writes.
+    """Add symbols that the model reads as <unk> and never writes, to `rows` in all.
 
-    Args:
-        weights: of `MarianMTModel`, with one matrix for all embeddings.
-        rows: of the longer matrix.
-        unknown: row of <unk>.
-
-    Returns:
-        The weights with the longer matrix, and a bias that rules the new symbols out.
+    `weights` are of `MarianMTModel`, with one matrix for all embeddings; `unknown` is <unk>'s row.
     """
     matrix = weights[_HEAD]
     more = rows - len(matrix)
@@ -303,13 +281,7 @@ def _write_weights(weights: Weights, folder: Path) -> None:
 
 
 def marian_config(sizes: Configuration, source_words: int, target_words: int) -> dict[str, Any]:
-    """The content of config.json: `MarianConfig`'s fields, and our own under "vaswani".
-
-    Args:
-        sizes: of the model.
-        source_words: rows of the source embedding.
-        target_words: rows of the target embedding.
-    """
+    """The content of config.json: `MarianConfig`'s fields, and our own under "vaswani"."""
     return {
         "model_type": "marian",
         "architectures": ["MarianMTModel"],
@@ -354,11 +326,7 @@ def generation_config(settings: Settings, sizes: Configuration) -> dict[str, Any
 
 
 def numbered(dictionary: Dictionary) -> dict[str, int]:
-    """The content of vocab.json: the number of each symbol.
-
-    Raises:
-        UserError: a symbol occurs twice.
-    """
+    """The content of vocab.json: the number of each symbol."""
     if len(dictionary.indices) != len(dictionary):
         raise UserError("a dictionary holds a symbol twice, and a tokenizer takes it once")
     return dictionary.indices

@@ -44,21 +44,7 @@ from vaswani_plugin.text.settings import SAFETENSORS, TextSettings, weights_path
 
 
 def export_language_model(model: Path, output: Path, with_tokenizer: bool = True) -> Path:
-    """Write a language model's bundle for `AutoModelForCausalLM` and `AutoTokenizer`.
-
-    Args:
-        model: the bundle.
-        output: the folder to make.
-        with_tokenizer: False writes the model and its vocabulary only.
-
-    Returns:
-        The file that the weights were read from.
-
-    Raises:
-        UserError: the bundle can't be used, that architecture can't express the model, or `output`
-            is not empty.
-        OSError: a file can't be read or written.
-    """
+    """As `export_to_huggingface`, of a language model."""
     settings = Bundle.load(model, TextSettings).pipeline.settings
     if settings.article_tokens is not None:
         raise UserError(

@@ -48,15 +48,7 @@ _RULES_OF_THEIR_OWN = ("cs", "fi")
 def moses_steps(
     language: str, lowercase: bool, normalize: bool, aggressive: bool, escape: bool
 ) -> list[normalizers.Normalizer]:
-    """The normalizers of tokenizer.json: raw text to words between spaces.
-
-    Args:
-        language: two-letter code of the source language.
-        lowercase: as in `text.moses.make_processor`.
-        normalize: likewise.
-        aggressive: likewise.
-        escape: likewise.
-    """
+    """The normalizers of tokenizer.json: raw text to words, as by `text.moses.make_processor`."""
     steps: list[normalizers.Normalizer] = []
     if lowercase:
         # The library lower-cases letter by letter; Python writes a sigma at a word's end as ς.
@@ -177,11 +169,7 @@ def _ranges(characters: str) -> str:
 def detokenization_steps(language: str) -> list[decoders.Decoder]:
     """The decoders of tokenizer.json: words between spaces to running text.
 
-    Args:
-        language: two-letter code of the target language.
-
-    Raises:
-        UserError: the language has rules that look further than an expression can.
+    Refuses a language whose rules look further than an expression can.
     """
     if language in _RULES_OF_THEIR_OWN:
         raise UserError(
@@ -234,13 +222,7 @@ _JOINT = "@@"
 def bpe_tokenizer(model: Path, settings: Settings, dictionary: Dictionary) -> dict[str, Any]:
     """The content of tokenizer.json for a translation model of Moses' words and BPE.
 
-    Args:
-        model: the bundle.
-        settings: of the bundle.
-        dictionary: of both languages.
-
-    Raises:
-        UserError: Hugging Face's tokenizers can't do the same, or the bundle's codes can't be read.
+    Refuses a bundle whose text Hugging Face's tokenizers can't prepare.
     """
     if settings.subwords != "subword-nmt" or settings.tokenizer != "moses":
         raise _refused(f"is prepared by tokenizer {settings.tokenizer} and {settings.subwords}")
@@ -268,14 +250,6 @@ def text_tokenizer(model: Path, settings: TextSettings, dictionary: Dictionary) 
     """The content of tokenizer.json for a language model: `text.coding`, with </s> before a text.
 
     The line break is a second name of </s>, as the end of a line in training.
-
-    Args:
-        model: the bundle.
-        settings: of the bundle.
-        dictionary: of its units.
-
-    Raises:
-        UserError: the bundle's codes can't be read.
     """
     begins = f"{dictionary[EOS]} $0"
     if settings.coding == "words":
@@ -338,11 +312,7 @@ _BYTE_LETTERS = _byte_letters()
 
 
 def tokenizer_config(positions: int) -> dict[str, Any]:
-    """What every tokenizer_config.json holds.
-
-    Args:
-        positions: longest text in tokens.
-    """
+    """What every tokenizer_config.json holds; `positions`: longest text in tokens."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_input_names": ["input_ids", "attention_mask"],
@@ -364,11 +334,7 @@ def _refused(reason: str) -> UserError:
 
 
 def require_one_dictionary(share_embeddings: str) -> None:
-    """Refuse two vocabularies: a tokenizer.json has one.
-
-    Raises:
-        UserError: the model's languages have a dictionary each.
-    """
+    """Refuse two vocabularies: a tokenizer.json has one."""
     if share_embeddings != "all":
         raise _refused("has a dictionary for each language")
 
@@ -388,11 +354,7 @@ def _piece(symbol: str) -> str:
 
 
 def _vocabulary(pieces: Iterable[str], merges: list[tuple[str, str]]) -> dict[str, int]:
-    """Numbers of the pieces, and behind them of the merges' other pieces.
-
-    Raises:
-        UserError: two pieces have the same name.
-    """
+    """Numbers of the pieces, and behind them of the merges' other pieces."""
     names = [*SPECIAL_SYMBOLS, *pieces]
     numbers = {name: number for number, name in enumerate(names)}
     if len(numbers) != len(names):

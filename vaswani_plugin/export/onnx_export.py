@@ -110,12 +110,7 @@ class DecoderGraph(nn.Module):
 
 
 def write_graphs(model: EncoderDecoder, folder: Path) -> None:
-    """Write the three graphs of a model, in float32, into a folder.
-
-    Args:
-        model: in evaluation mode, of the plain modules.
-        folder: an existing one.
-    """
+    """Write the three graphs of a model of the plain modules, in float32, into a folder."""
     encoder, decoder, layers = model.encoder, model.decoder, len(model.decoder.layers)
     source = {"input_ids": (BATCH, SOURCE), "attention_mask": (BATCH, SOURCE)}
     width = decoder.embedding.weight.size(1)
@@ -149,12 +144,8 @@ def _write(
 ) -> None:
     """Trace a graph and write it.
 
-    Args:
-        graph: the module.
-        ids: shapes of its first inputs by name: token numbers and masks.
-        numbers: shapes of its other inputs; a word is an axis of any size.
-        outputs: names.
-        path: of the file.
+    `ids` are shapes of its first inputs by name, token numbers and masks, `numbers` those of the
+    others; a word is an axis of any size.
     """
     shapes: dict[str, Shape] = {**ids, **numbers}
     sizes = {name: [EXAMPLE.get(str(n), n) for n in shape] for name, shape in shapes.items()}

@@ -59,11 +59,7 @@ _UNLISTED = ("scale_attn", "scale_fc", "scale_heads", "scale_resids")
 
 
 def stock_options(state: Checkpoint) -> argparse.Namespace:
-    """The options of a stock `transformer`, with defaults for those that an old checkpoint lacks.
-
-    Raises:
-        UserError: the checkpoint holds another model.
-    """
+    """The options of a stock `transformer`, with defaults for what an old checkpoint lacks."""
     sections = state.get("cfg") or {}
     found = sections.get("model") or state.get("args")
     options = dict(vars(found) if isinstance(found, argparse.Namespace) else found or {})
@@ -81,11 +77,7 @@ def stock_options(state: Checkpoint) -> argparse.Namespace:
 
 
 def stock_task(state: Checkpoint) -> dict[str, Any]:
-    """The options of a checkpoint's translation task that the model needs: languages and padding.
-
-    Raises:
-        UserError: the model was trained for another task.
-    """
+    """The options of a translation task that the model needs: languages and padding."""
     sections = state.get("cfg") or {}
     found = sections.get("task") or state.get("args") or {}
     options = dict(vars(found) if isinstance(found, argparse.Namespace) else found)
@@ -97,13 +89,9 @@ def stock_task(state: Checkpoint) -> dict[str, Any]:
 
 
 def our_config(options: argparse.Namespace) -> dict[str, Any]:
-    """The configuration of `vaswani_transformer` for a stock `transformer`'s options.
+    """The configuration of `vaswani_transformer` for the result of `stock_options`.
 
-    Args:
-        options: the result of `stock_options`.
-
-    Raises:
-        UserError: our model can't express it; names each option that prevents it.
+    Refuses options that our model can't express, by name.
     """
     cfg = TransformerConfig.from_namespace(options)
     shared = "decoder" if cfg.share_decoder_input_output_embed else "none"
@@ -155,16 +143,7 @@ def import_weights(
     """A stock checkpoint's weights under our names, in the type of the file.
 
     fairseq itself renames the weights of its older versions: joint projections
-    (`in_proj_weight`), numbered norms, `embed_out`.
-
-    Args:
-        state: the checkpoint.
-        options: the result of `stock_options`.
-        source: the source dictionary.
-        target: the target dictionary.
-
-    Raises:
-        UserError: the weights don't fit the options or the dictionaries.
+    (`in_proj_weight`), numbered norms, `embed_out`. Weights must fit options and dictionaries.
     """
     weights = dict(state["model"])
     for side, dictionary in (("encoder", source), ("decoder", target)):
@@ -192,11 +171,7 @@ def import_weights(
 
 
 def our_model(state: Checkpoint) -> Configuration:
-    """The configuration of a checkpoint of ours.
-
-    Raises:
-        UserError: the checkpoint holds another model.
-    """
+    """The configuration of a checkpoint of ours; refuses another model."""
     section = (state.get("cfg") or {}).get("model")
     options = section if isinstance(section, dict) else {}
     name = options.get("_name") or "another model"
@@ -213,16 +188,8 @@ def stock_model(
     fairseq can't compute the paper's sinusoids, so they become a table of learned positions. The
     model then computes the same, but only for as many positions as the table has.
 
-    Args:
-        weights: a state dictionary of `vaswani_transformer`.
-        cfg: its configuration.
-        allow_layer_norm_eps: accept that fairseq's LayerNorm always has epsilon 1e-5.
-
     Returns:
         The weights under fairseq's names, and the options as `stock_options` returns them.
-
-    Raises:
-        UserError: fairseq can't express the model; names each option that prevents it.
     """
     _refuse_what_fairseq_lacks(cfg, allow_layer_norm_eps)
     weights = dict(weights)
@@ -278,14 +245,8 @@ def checkpoint_of(
 ) -> Checkpoint:
     """A checkpoint that fairseq loads, without an optimizer's state.
 
-    Every section is plain data, so that it loads without any allowed class.
-
-    Args:
-        weights: the model's state dictionary.
-        model: its options with `_name`.
-        task: the task's options with `_name`.
-        updates: number of updates that the model was trained for.
-        task_state: the task's part of the checkpoint.
+    Every section is plain data, so that it loads without any allowed class. `model` and `task` are
+    options with `_name`, `task_state` is the task's part.
     """
     sections = OmegaConf.to_container(OmegaConf.structured(FairseqConfig()), enum_to_str=True)
     history = {
@@ -382,7 +343,7 @@ def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = Fa
     Args:
         model: a bundle or a checkpoint.
         output: the file to write.
-        allow_layer_norm_eps: as in `stock_model`.
+        allow_layer_norm_eps: accept that fairseq's LayerNorm always has epsilon 1e-5.
 
     Returns:
         The file that the weights were read from.

@@ -45,10 +45,6 @@ def draw_heads(
         keys: S labels, left to right.
         title: text above the picture.
         output: file to write; its suffix chooses the format.
-
-    Raises:
-        ValueError: matplotlib is not installed.
-        OSError: the file can't be written.
     """
     columns = min(len(heads), 4)
     rows = -(-len(heads) // columns)
@@ -79,15 +75,8 @@ def draw_lines(
 ) -> None:
     """Draw Figures 3 to 5: two columns of tokens, queries on the left, and lines between them.
 
-    The opacity of a line shows its weight, the colour its head.
-
-    Args:
-        only: numbers of the queries whose lines are drawn; None draws all.
-        weights, heads, queries, keys, title, output: as for `draw_heads`.
-
-    Raises:
-        ValueError: matplotlib is not installed.
-        OSError: the file can't be written.
+    The opacity of a line shows its weight, the colour its head. `only` are numbers of queries whose
+    lines are drawn, None draws all; the other arguments are those of `draw_heads`.
     """
     from matplotlib.collections import LineCollection
     from matplotlib.colors import hsv_to_rgb

@@ -271,12 +271,7 @@ def as_table(rows: list[dict[str, Any]]) -> str:
 
 
 def read_nbest(path: Path) -> list[list[Entry]]:
-    """Read the lists of a file in the order of their ids, which count from 0.
-
-    Raises:
-        OSError: the file can't be read.
-        ValueError: a broken line, or a sentence that is missing or comes twice; names the line.
-    """
+    """Read the lists of a file in the order of their ids, which count from 0."""
     found: dict[int, list[Entry]] = {}
     last = -1
     for number, line in enumerate(read_text(path), 1):

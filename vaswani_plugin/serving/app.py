@@ -99,15 +99,7 @@ class Gate:
         self._limiter = MovingWindowRateLimiter(MemoryStorage())
 
     def check(self, key: Any, address: str) -> None:
-        """Count a request; raise a Refusal if it must not pass.
-
-        Args:
-            key: the request's `api_key`, None where it has none.
-            address: of the client.
-
-        Raises:
-            Refusal: the key is missing or wrong (403), or too many requests came (429).
-        """
+        """Count a request; refuse a missing or wrong key (403) and too many requests (429)."""
         client, rate = address, self.requests_per_minute
         if self.keys is not None:
             if not isinstance(key, str) or not key:
@@ -133,10 +125,8 @@ async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
     """The fields of a JSON object, a form (both encodings) or the query, by their names.
 
     `q` is a list if a form has it more than once. A body that begins as a JSON object is one,
-    whatever its type is said to be.
-
-    Raises:
-        Refusal: too large (413), too slow (408), not readable (400).
+    whatever its type is said to be. Refuses a body that is too large (413), too slow (408) or not
+    readable (400).
     """
     try:
         async with asyncio.timeout(limits.body_seconds):
@@ -164,7 +154,7 @@ async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
 
 
 async def _read_body(request: Request, most: int) -> bytes:
-    """The body; raises a Refusal if it is longer than `most` bytes.
+    """The body, which may have `most` bytes.
 
     Most clients read the answer only after they have sent the body. So one that is too long is read
     and dropped, up to `DROPPED` times the limit.
@@ -251,17 +241,7 @@ def policy() -> str:
 async def answer_with_timeout(
     request: Request, seconds: float, work: Coroutine[Any, Any, Answer]
 ) -> Answer:
-    """The result of `work`; it is cancelled if it takes too long or the client disconnects.
-
-    Args:
-        request: of the client.
-        seconds: most time for `work`.
-        work: makes the answer.
-
-    Raises:
-        Refusal: 503 after `seconds`, `GONE` after a disconnect.
-        Exception: any exception of `work`.
-    """
+    """The result of `work`, which is cancelled after `seconds` (503) or a disconnect (`GONE`)."""
 
     async def wait_for_disconnect() -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -283,12 +263,7 @@ async def answer_with_timeout(
 
 
 class Routes:
-    """A method for each path.
-
-    Args:
-        service: does the work.
-        gate: lets requests pass.
-    """
+    """A method for each path."""
 
     def __init__(self, service: Service, gate: Gate) -> None:
         self.service, self.gate, self.limits = service, gate, service.limits
@@ -302,7 +277,7 @@ class Routes:
         ]
 
     async def _read(self, request: Request) -> dict[str, Any]:
-        """The fields of a request; raises a Refusal if the gate does not let it pass."""
+        """The fields of a request that the gate lets pass."""
         fields = await read_fields(request, self.limits)
         self.gate.check(fields.get("api_key"), request.client.host if request.client else "")
         return fields
@@ -439,10 +414,7 @@ def create_app(service: Service, gate: Gate, origins: list[str]) -> ASGIApp:
 class Observed:
     """Numbers, counts and logs the requests of an application, and adds our headers to its answers.
 
-    Args:
-        app: the application.
-        service: has the counts.
-        paths: named in the counts and the log; any other path is "other" there.
+    A path that is not among `paths` is "other" in the counts and the log.
     """
 
     def __init__(self, app: ASGIApp, service: Service, paths: set[str]) -> None:

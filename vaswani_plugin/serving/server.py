@@ -145,13 +145,7 @@ class LogHandler(logging.Handler):
 
 
 class Server(uvicorn.Server):
-    """A server that logs its address, and says in the service when it stops.
-
-    Args:
-        config: of uvicorn.
-        service: learns of the stop.
-        needs_key: for the log.
-    """
+    """A server that logs its address, and says in the service when it stops."""
 
     def __init__(self, config: uvicorn.Config, service: Service, needs_key: bool) -> None:
         super().__init__(config)

@@ -22,12 +22,9 @@ _NOT_IN_HTML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 class Refusal(Exception):
-    """Refuses a request: the service answers with an error.
+    """Refuses a request with a status of HTTP, headers, and a message for the client.
 
-    Args:
-        status: of HTTP.
-        message: for the client; never logged, as it may name what the client sent.
-        headers: of the answer.
+    The message is never logged, as it may name what the client sent.
     """
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
@@ -78,11 +75,7 @@ class Languages:
         return {"confidence": 0.0, "language": self.source}
 
     def check(self, source: str, target: str) -> None:
-        """Refuse other languages.
-
-        Raises:
-            Refusal: with LibreTranslate's message.
-        """
+        """Refuse other languages, with LibreTranslate's message."""
         known = (self.source, self.target)
         for code, codes in ((source, (*known, "auto")), (target, known)):
             if code not in codes:
@@ -106,17 +99,9 @@ class Layout:
     Lines are translated sentence by sentence, and so is each stretch of text between two tags of
     HTML. A line without letters and digits stays.
 
-    Args:
-        text: plain or HTML.
-        languages: of the model.
-        is_html: whether it is HTML; it is read and written by lxml.
-
     Attributes:
         sentences: to translate, without the blanks around them.
         parts: of a plain text: what stays, and numbers of sentences.
-
-    Raises:
-        Refusal: HTML whose elements are nested too deeply.
     """
 
     def __init__(self, text: str, languages: Languages, is_html: bool = False) -> None:
@@ -222,11 +207,7 @@ class TranslationRequest:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], languages: Languages, limits: Limits) -> Self:
-        """Read the fields `q`, `source`, `target`, and optionally `format` and `alternatives`.
-
-        Raises:
-            Refusal: with LibreTranslate's message.
-        """
+        """Read the fields `q`, `source`, `target`, and optionally `format` and `alternatives`."""
         texts = texts_of(fields, limits)
         source, target = (_word(fields, name) for name in ("source", "target"))
         languages.check(source, target)
@@ -243,12 +224,7 @@ class TranslationRequest:
         return [sentence for layout in self.layouts for sentence in layout.sentences]
 
     def answer(self, found: Sequence[Sequence[str]], languages: Languages) -> dict[str, Any]:
-        """The answer of `/translate`.
-
-        Args:
-            found: translations of each of `sentences`, the best one first.
-            languages: of the model.
-        """
+        """The answer of `/translate`; `found`: of each sentence its translations, the best first."""
         texts: list[list[str]] = []
         start = 0
         for layout in self.layouts:
@@ -266,11 +242,7 @@ class TranslationRequest:
 
 
 def texts_of(fields: Mapping[str, Any], limits: Limits, name: str = "q") -> list[str]:
-    """The texts of a field: a string or a list.
-
-    Raises:
-        Refusal: the field is missing or no text (400), or it is too long (413).
-    """
+    """The texts of a field, which is a string or a list of strings."""
     value = fields.get(name)
     if not value:
         raise Refusal(400, f"Invalid request: missing {name} parameter")
@@ -284,11 +256,7 @@ def texts_of(fields: Mapping[str, Any], limits: Limits, name: str = "q") -> list
 
 
 def check_size(size: int, limit: int) -> None:
-    """Refuse a request that is larger than a limit.
-
-    Raises:
-        Refusal: with LibreTranslate's message.
-    """
+    """Refuse a request that is larger than a limit, with LibreTranslate's message."""
     if size > limit:
         raise Refusal(413, f"Invalid request: request ({size}) exceeds text limit ({limit})")
 
@@ -303,11 +271,7 @@ def _word(fields: Mapping[str, Any], name: str, default: str | None = None) -> s
 
 
 def number_of(fields: Mapping[str, Any], name: str, default: int, most: int) -> int:
-    """A field's whole number from 0 to `most`, given as a JSON number or as text.
-
-    Raises:
-        Refusal: the field has another value.
-    """
+    """A field's whole number from 0 to `most`, given as a JSON number or as text."""
     value = fields.get(name, default)
     try:
         number = int(value if isinstance(value, int | str) else "")

@@ -37,24 +37,14 @@ _writing = threading.Lock()
 
 
 def log(event: str, **fields: Any) -> None:
-    """Write an event with its time (UTC) to stderr, as a line of JSON. No field is a client's text.
-
-    Args:
-        event: its kind, such as "request".
-        fields: of the line.
-    """
+    """Write an event, with its time, to stderr as a line of JSON. No field is a client's text."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     with _writing:
         print(json.dumps({"time": now, "event": event, **fields}), file=sys.stderr, flush=True)
 
 
 class Options(NamedTuple):
-    """Options of the search; pieces with the same options share a batch.
-
-    Args:
-        nbest: hypotheses of each piece.
-        align: whether each hypothesis has its alignment.
-    """
+    """Options of the search; pieces with the same options share a batch."""
 
     nbest: int = 1
     align: bool = False
@@ -87,13 +77,8 @@ class _Request:
 class Batcher:
     """Decodes pieces of many requests in common batches, in a thread of its own.
 
-    Args:
-        decode: returns the result of each piece, in order; runs in the thread, one call at a time.
-        limits: of a batch and of the queue.
-        batch_done: is called after each batch with its pieces and seconds.
-
-    Attributes:
-        busy_since: monotonic seconds; None between batches.
+    `decode` returns the result of each piece, one call at a time; `batch_done` is called after each
+    batch with its pieces and seconds. `busy_since`: monotonic seconds; None between batches.
     """
 
     def __init__(
@@ -136,22 +121,14 @@ class Batcher:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def admit(self, pieces: int) -> None:
-        """Refuse pieces for which the queue has no room.
-
-        Raises:
-            Refusal: the queue is full.
-        """
+        """Refuse pieces for which the queue has no room."""
         if self.queued + pieces > self.limits.queue:
             raise Refusal(503, "Too many texts are waiting: try again later", BUSY)
 
     async def decode(self, pieces: Sequence[Piece], options: Options) -> list[Any]:
-        """Decode pieces; returns the result of each, in their order.
+        """The result of each piece, in order, or the error of `decode` for one of them.
 
         If the caller is cancelled, its waiting pieces are dropped.
-
-        Raises:
-            Refusal: the queue is full.
-            Exception: the error of the `decode` function for one of these pieces.
         """
         self.admit(len(pieces))
         if not pieces:
@@ -162,12 +139,7 @@ class Batcher:
         return await request.answer
 
     async def run_between_batches(self, function: Callable[..., Found], *arguments: Any) -> Found:
-        """Call a function of the model between two batches.
-
-        Raises:
-            Refusal: the queue is full.
-            Exception: any exception of the function.
-        """
+        """Call a function of the model between two batches."""
         self.admit(1)
         self._in_work += 1
         try:
@@ -289,11 +261,7 @@ class Service:
     async def translate(
         self, texts: list[str], options: Options
     ) -> tuple[list["Translation"], int]:
-        """A `Translation` of each text, and how many subwords all have.
-
-        Raises:
-            Refusal: the queue is full, or a text can't be translated or is too long.
-        """
+        """A `Translation` of each text, and how many subwords all have."""
         try:
             if sum(map(len, texts)) > SHORT:
                 sources = await asyncio.to_thread(self._read, texts)
@@ -319,11 +287,7 @@ class Service:
         return sources
 
     async def attention(self, source: str, target: str) -> Any:
-        """The attention weights of every layer and head for a sentence and its translation.
-
-        Raises:
-            Refusal: a sentence is too long, or has no words.
-        """
+        """The attention weights of every layer and head for a sentence and its translation."""
         try:
             return await self.batcher.run_between_batches(self._attend, source, target)
         except UserError as error:
