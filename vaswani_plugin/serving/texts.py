@@ -224,7 +224,7 @@ class TranslationRequest:
         return [sentence for layout in self.layouts for sentence in layout.sentences]
 
     def answer(self, found: Sequence[Sequence[str]], languages: Languages) -> dict[str, Any]:
-        """The answer of `/translate`; `found`: of each sentence its translations, the best first."""
+        """The answer of `/translate`; `found`: translations of each sentence, the best first."""
         texts: list[list[str]] = []
         start = 0
         for layout in self.layouts:
