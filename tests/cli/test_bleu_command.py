@@ -192,22 +192,6 @@ def test_damaged_references_are_named(files: dict, tmp_path: Path) -> None:
     assert said == "" and result["sacrebleu"] == pytest.approx(sacrebleu())
 
 
-def test_a_tail_that_was_skipped_is_noticed(tmp_path: Path) -> None:
-    """The log in the output says how many sentences there should be."""
-    output = tmp_path / "gen"
-    log = "".join(
-        f"2026 | INFO | fairseq.data.data_utils | loaded 3 examples from: d/my data/test.{side}\n"
-        for side in ("en-de.en", "en-de.de")
-    )
-    rows = list(zip(HYPOTHESES, HYPOTHESES, REFERENCES, strict=True))
-    output.write_text(log + generated(rows), encoding="utf-8")
-    assert scored(output)[0]["sacrebleu"] == pytest.approx(sacrebleu())
-    output.write_text(log + generated(rows[:2]), encoding="utf-8")
-    error = vaswani("bleu", "--generate-output", output).error
-    assert "no H line of sentence 2 (1 of 3 missing)" in error
-    assert "--skip-invalid-size-inputs-valid-test" in error
-
-
 def test_the_last_line_of_the_output(tmp_path: Path) -> None:
     """It ends an output that isn't cut off."""
     output, rows = tmp_path / "gen", list(zip(HYPOTHESES, HYPOTHESES, REFERENCES, strict=True))

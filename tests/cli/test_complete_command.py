@@ -139,20 +139,6 @@ def test_seeds_and_samples(words, completed):
     assert len(set(first[1].split("\n"))) == 7
 
 
-def test_going_on_after_the_end_of_a_line(words, completed):
-    flags = ("--sampling", "--temperature", "4", "--seed", "1", "--max-new-tokens", "30")
-    text, output = (
-        completed(words, *flags, "--stop", "never", "--format", form, "ba")[1]
-        for form in ("text", "json")
-    )
-    (completion,) = as_objects(output)[0]["completions"]
-    assert "ba" + completion["text"] + "\n" == text
-    assert len(completion["tokens"]) == 30 and not completion["ended"]
-    assert completion["tokens"].count("</s>") == completion["text"].count("\n") > 0
-    stopped = completed(words, *flags, "ba")[1]
-    assert stopped.count("\n") == 1
-
-
 @pytest.mark.parametrize(
     "flags",
     [OURS, ONE_LAYER, OUR_LSTM],

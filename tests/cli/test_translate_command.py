@@ -204,33 +204,6 @@ def test_split_translates_the_pieces(translate, translator):
     assert whole["alignment"] == expected
 
 
-def test_json(translate, bundle):
-    lines = ["", "a bird in the garden", " the  sea\r"]
-    code, out, _ = translate(encoded(lines), "--format", "json", "--nbest", 2)
-    assert code == 0
-    objects = [json.loads(line) for line in lines_of(out)]
-    assert [list(o) for o in objects] == [["line", "source", "hypotheses"]] * 3
-    keys = ["text", "score", "tokens", "positional_scores", "alignment"]
-    assert all(list(h) == keys for o in objects for h in o["hypotheses"])
-    assert [o["line"] for o in objects] == [1, 2, 3]
-    assert [o["source"] for o in objects] == ["", "a bird in the garden", " the  sea"]
-    assert [len(o["hypotheses"]) for o in objects] == [1, 2, 2]
-    assert objects[0]["hypotheses"][0] == {
-        "text": "", "score": 0.0, "tokens": [], "positional_scores": [], "alignment": []
-    }  # fmt: skip
-    for found in objects[1:]:
-        best, second = found["hypotheses"]
-        assert best["score"] >= second["score"] and best["tokens"] != second["tokens"]
-        source = bundle.pipeline.encode(found["source"]).split()
-        for h in (best, second):
-            assert len(h["positional_scores"]) == len(h["tokens"]) + 1
-            penalty = ((5 + len(h["positional_scores"])) / 6) ** 0.6
-            assert h["score"] == pytest.approx(sum(h["positional_scores"]) / penalty, abs=1e-4)
-            assert h["text"] == bundle.pipeline.decode(" ".join(h["tokens"]))
-            assert [t for _, t in h["alignment"]] == list(range(len(h["tokens"])))
-            assert all(0 <= s < len(source) for s, _ in h["alignment"])
-
-
 @pytest.fixture
 def chosen(monkeypatch) -> list:
     """The device and type that an engine is asked for; none is made."""

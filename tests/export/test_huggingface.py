@@ -12,8 +12,6 @@ from toy_bundle import SENTENCES, write_checkpoint, write_toy_bundle
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.huggingface_export import (
     export_to_huggingface,
-    sines_first,
-    stream_factor,
 )
 from vaswani_plugin.export.huggingface_import import import_from_huggingface
 from vaswani_plugin.inference.bundle import Bundle
@@ -168,11 +166,6 @@ def test_generate_finds_what_our_search_finds(exported):
     ended = [(o, e) for o, e in zip(found, expected, strict=True) if len(e) < LIMIT + 1]
     assert len(ended) >= 15 and len({tuple(e) for _, e in ended}) > 8
     assert sum(one == other for one, other in ended) >= 0.95 * len(ended)
-
-
-def test_the_columns_of_sines_come_first():
-    assert sines_first(6).tolist() == [0, 2, 4, 1, 3, 5]
-    assert stream_factor(1e-6) == 4 and stream_factor(1e-5) == 1
 
 
 @pytest.mark.parametrize(

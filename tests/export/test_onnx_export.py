@@ -120,37 +120,6 @@ def test_with_past_any_parts_give_the_whole(exported, sizes):
     np.testing.assert_allclose(np.concatenate(parts, axis=1), expected, atol=1e-4, rtol=0)
 
 
-def test_names_and_axes_are_optimums(exported):
-    model, graphs = exported
-    layers, width = range(len(model.decoder.layers)), model.decoder.embedding.weight.size(1)
-    batch, past = "batch_size", "past_decoder_sequence_length"
-    source, target = "encoder_sequence_length", "decoder_sequence_length"
-    shapes = [
-        {entry.name: entry.shape for entry in (*graph.get_inputs(), *graph.get_outputs())}
-        for graph in graphs
-    ]
-    assert shapes[0] == {
-        "input_ids": [batch, source],
-        "attention_mask": [batch, source],
-        "last_hidden_state": [batch, source, width],
-    }
-    for number, found in enumerate(shapes[1:]):
-        assert found["input_ids"] == [batch, target]
-        assert found["encoder_attention_mask"] == [batch, source]
-        assert found["logits"][:2] == [batch, target]
-        assert ("encoder_hidden_states" in found) == (number == 0)
-        for layer in layers:
-            for part in ("key", "value"):
-                own = found[f"present.{layer}.decoder.{part}"]
-                assert own[0] == batch and isinstance(own[2], str)
-                assert (f"present.{layer}.encoder.{part}" in found) == (number == 0)
-                read = f"past_key_values.{layer}.decoder.{part}"
-                assert (read in found) == (number == 1)
-                if number:
-                    assert found[read][2] == past
-                    assert found[f"past_key_values.{layer}.encoder.{part}"][2] == source
-
-
 def test_the_folder(tmp_path):
     """A bundle with Hugging Face's configuration."""
     bundle = write_toy_bundle(tmp_path)

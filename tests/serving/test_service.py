@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import random
 import re
 import socket
 import time
@@ -94,29 +93,6 @@ def test_settings_and_hypotheses(service):
         "alignment": [[0, 0], [1, 1]],
     }
     assert second["text"] == "A B!"
-
-
-def test_32_clients_get_their_own_answers_in_order():
-    """From each client several texts at once; the batches are shared, the answers are not."""
-    with running(fake_service(translator={"call": 0.02})) as service:
-
-        def talk(client):
-            chance = random.Random(client)
-            with httpx.Client(base_url=service.url, timeout=30, verify=False) as connection:
-                for turn in range(8):
-                    texts = [
-                        f"client {client} turn {turn} text {n}" for n in range(chance.randint(1, 5))
-                    ]
-                    answer = connection.post("/translate", json=GOOD | {"q": texts})
-                    assert answer.json() == {"translatedText": [t.upper() for t in texts]}
-            return True
-
-        with ThreadPoolExecutor(32) as pool:
-            assert all(pool.map(talk, range(32)))
-        metrics = parse_metrics(get(service, "/metrics").text)
-    lines = metrics["vaswani_lines_total",]
-    assert lines >= 32 * 8
-    assert lines / metrics["vaswani_batch_lines_count",] > 4, "the batches are not shared"
 
 
 def test_a_failing_text_costs_no_other_one(service):
