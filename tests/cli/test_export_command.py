@@ -115,40 +115,16 @@ def test_a_bundle_becomes_a_bundle(bundle, toy_data_bin, tmp_path):
     assert sizes[0] < 0.7 * sizes[1]
 
 
-def test_a_bundle_without_a_pickle(bundle, tmp_path):
-    (bundle / "README.md").write_text("the card", encoding="utf-8")
-    new = tmp_path / "new" / "bundle"
-    shown = json.loads(export("safetensors", bundle, new, "--format", "json").out)
-    assert shown == {
-        **{"output": str(new), "to": "safetensors"},
-        "model": str(bundle / "model.pt"),
-    }
-    kept = {path.name for path in bundle.iterdir()} - {"model.pt"}
-    assert {path.name for path in new.iterdir()} == kept | {"model.safetensors", "config.json"}
-    for name in kept:
-        assert (new / name).read_bytes() == (bundle / name).read_bytes()
-    words = (bundle / "dict.src.txt").read_text(encoding="utf-8").split()[:12:2]
-    (tmp_path / "input").write_text(" ".join(words) + "\n", encoding="utf-8")
-    outputs = []
-    for model in (bundle, new):
-        flags = ("--cpu", "--model", model, "--format", "json", tmp_path / "input")
-        outputs.append(vaswani("translate", *flags).out)
-    assert outputs[0] == outputs[1] and json.loads(outputs[0])["hypotheses"][0]["tokens"]
-
-
-def test_from_safetensors_to_the_others(bundle, tmp_path):
-    assert export("safetensors", bundle, tmp_path / "new").code == 0
-    for source, output in ((bundle, "a.pt"), (tmp_path / "new", "b.pt")):
+def test_from_safetensors_alone(bundle, tmp_path):
+    alone = shutil.copytree(bundle, tmp_path / "alone")
+    assert vaswani("card", "--model", alone).code == 0
+    (alone / "model.pt").unlink()
+    for source, output in ((bundle, "a.pt"), (alone, "b.pt")):
         assert export("fairseq", source, tmp_path / output).code == 0
     first, second = (load_checkpoint(tmp_path / name) for name in ("a.pt", "b.pt"))
     assert first["model"].keys() == second["model"].keys()
     assert all(torch.equal(first["model"][key], second["model"][key]) for key in first["model"])
     assert first["cfg"]["model"] == second["cfg"]["model"]
-    if find_spec("ctranslate2") is not None:
-        for source, output in ((bundle, "c"), (tmp_path / "new", "d")):
-            assert export("ctranslate2", source, tmp_path / output).code == 0
-        contents = [(tmp_path / name / "model.bin").read_bytes() for name in ("c", "d")]
-        assert contents[0] == contents[1]
 
 
 def test_refusals_name_the_remedy_and_write_nothing(checkpoint, bundle, stock_checkpoint, tmp_path):
@@ -162,7 +138,6 @@ def test_refusals_name_the_remedy_and_write_nothing(checkpoint, bundle, stock_ch
         ("would be lost", "fairseq", bundle, bundle / "model.pt"),
         (f"{tmp_path} is a folder; name a file", "fairseq", checkpoint, tmp_path),
         ("export takes a vaswani_transformer", "fairseq", stock_checkpoint, new),
-        (f"{checkpoint} is not a bundle: make one", "safetensors", checkpoint, new),
     ]
     if find_spec("ctranslate2"):
         cases.append(("not the one", "ctranslate2", bundle, new))

@@ -62,8 +62,6 @@ def test_help_imports_nothing_but_the_plugin(module, tmp_path):
         "translate --cpu --model {bundle} text",
         "average --inputs {bundle}/model.pt --output mean.pt",
         "archs vaswani_tiny",
-        "attention --model {bundle} --source text",
-        "export --to safetensors --model {bundle} --output new",
     ],
 )
 def test_these_need_torch_but_not_fairseq(line, tmp_path):

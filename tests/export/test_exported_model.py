@@ -110,7 +110,7 @@ def test_what_can_not_be_read_is_one_line_and_nothing_is_written(
     assert message in error and sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("to", ["huggingface", "ctranslate2", "onnx", "safetensors"])
+@pytest.mark.parametrize("to", ["huggingface", "ctranslate2", "onnx"])
 def test_a_folder_that_holds_something_stays(made, tmp_path, capsys, to):
     (tmp_path / "kept").write_text("kept")
     assert main(["export", "--to", to, "--model", str(made), "--output", str(tmp_path)]) == 1

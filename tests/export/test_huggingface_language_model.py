@@ -131,7 +131,7 @@ def test_greedy_completions_are_the_same(exported):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"d_k": 4}, "no counterpart of --d-k 4 .*--to safetensors can"),
+        ({"d_k": 4}, "no counterpart of --d-k 4 "),
         ({"d_ff": 256}, "no counterpart of --d-ff 256 with --d-model 32"),
         ({"attention_window": 3}, "no counterpart of --attention-window 3"),
     ],
@@ -150,7 +150,7 @@ def test_what_gpt_lacks_is_refused(tmp_path, monkeypatch, options, message):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (ONE_LAYER, "OneLayerLanguageModel, .*no counterpart of it; --to safetensors can"),
+        (ONE_LAYER, "OneLayerLanguageModel, .*no counterpart of it"),
         (LSTM, "flags of a model, which only fairseq builds"),
     ],
 )
@@ -169,7 +169,7 @@ def test_other_language_models_are_refused(tmp_path, flags, message):
 def test_a_summarizer_is_refused(tmp_path):
     settings = TextSettings("words", article_tokens=9, summary_tokens=5)
     bundle = write_bundle(tmp_path / "model", settings, WORDS)
-    with pytest.raises(ValueError, match="summarizer.*--to safetensors can"):
+    with pytest.raises(ValueError, match="holds a summarizer"):
         export_to_huggingface(bundle, tmp_path / "hf")
 
 

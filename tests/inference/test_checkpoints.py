@@ -229,7 +229,7 @@ def test_a_link_in_a_bundle_is_refused_by_every_command(toy, tmp_path, name, cap
     before = outside.read_bytes()
     at, out = ["--model", str(folder)], ["--output", str(tmp_path / "out")]
     commands = [["card", *at], ["translate", *at]]
-    for to in ("fairseq", "ctranslate2", "huggingface", "onnx", "safetensors"):
+    for to in ("fairseq", "ctranslate2", "huggingface", "onnx"):
         commands.append(["export", *at, *out, "--to", to])
     for command in commands:
         assert main(command) == 1

@@ -101,7 +101,7 @@ def import_(
 
 def export(
     *,
-    to: Literal["fairseq", "ctranslate2", "huggingface", "onnx", "safetensors"],
+    to: Literal["fairseq", "ctranslate2", "huggingface", "onnx"],
     model: Annotated[Place, "--model", "--checkpoint"],
     output: Place,
     quantization: Literal["int8", "int8_float32", "bfloat16", "float16"] | None = None,
@@ -109,7 +109,7 @@ def export(
     without_tokenizer: bool = False,
     format: Format = "text",
 ) -> None:
-    """Convert a model for stock fairseq, CTranslate2, Hugging Face or ONNX, or to safetensors.
+    """Convert a model for stock fairseq, CTranslate2, Hugging Face or ONNX.
 
     Example: vaswani export --to ctranslate2 --model work/quickstart/model --output model-ct2
 
@@ -140,14 +140,10 @@ def export(
         from vaswani_plugin.export.huggingface_export import export_to_huggingface
 
         source = export_to_huggingface(model, output, not without_tokenizer)
-    elif to == "onnx":
+    else:
         from vaswani_plugin.export.onnx_export import export_to_onnx
 
         source = export_to_onnx(model, output, quantization)
-    else:
-        from vaswani_plugin.export.exported_model import export_to_safetensors
-
-        source = export_to_safetensors(model, output)
     result = {"output": str(output), "to": to, "model": str(source)}
     show(result, f"wrote {output} for {to}, from {source}", format)
 

@@ -1,7 +1,4 @@
-"""What all exports share: reading and checking the model, fairseq's names, complete folders.
-
-`--to safetensors` needs no more than that, so it stands here.
-"""
+"""What all exports share: reading and checking the model, fairseq's names, complete folders."""
 
 import contextlib
 import os
@@ -17,7 +14,7 @@ from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle
-from vaswani_plugin.inference.checkpoints import load_checkpoint, save_safetensors, untrusted
+from vaswani_plugin.inference.checkpoints import untrusted
 from vaswani_plugin.model.build import FAIRSEQ_FIRST_POSITION
 from vaswani_plugin.model.configuration import Configuration, flag, head_sizes
 from vaswani_plugin.modules.positions import MOST_ROWS
@@ -25,11 +22,8 @@ from vaswani_plugin.text.dictionary import BOS, EOS, PAD, Dictionary
 from vaswani_plugin.text.settings import (
     CARD,
     MODEL,
-    SAFETENSORS,
     SETTINGS,
-    AnySettings,
     Settings,
-    read_settings,
     weights_path,
 )
 
@@ -186,7 +180,7 @@ def _renamed(weights: Mapping[str, Tensor], parts: Mapping[str, str]) -> Weights
 # ---- files
 
 
-def copy_bundle_files(folder: Path, settings: AnySettings, output: Path) -> None:
+def copy_bundle_files(folder: Path, settings: Settings, output: Path) -> None:
     """Copy the files of a bundle beside the weights, its model card included if it has one."""
     names = [*settings.files(), SETTINGS]
     if (folder / CARD).is_file():
@@ -238,26 +232,3 @@ def new_folder(output: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-
-
-def export_to_safetensors(model: Path, output: Path) -> Path:
-    """Copy a bundle of any kind of model, with its weights as safetensors and no pickled file.
-
-    Args:
-        model: the bundle.
-        output: the folder to make.
-
-    Returns:
-        The file that the weights were read from.
-
-    Raises:
-        UserError: `model` is not a bundle or can't be used, or `output` is not empty.
-        OSError: a file can't be read or written.
-    """
-    require_bundle(model)
-    settings, path = read_settings(model), weights_path(model)
-    state = load_checkpoint(path)
-    with new_folder(output) as folder:
-        copy_bundle_files(model, settings, folder)
-        save_safetensors(state, folder / SAFETENSORS)
-    return path

@@ -193,8 +193,7 @@ def export_to_huggingface(model: Path, output: Path, with_tokenizer: bool = True
     settings = read_settings(model)
     if isinstance(settings, TreeSettings):
         raise UserError(
-            f"{model} holds a parser, and Hugging Face has no search for well-formed trees; "
-            "--to safetensors can"
+            f"{model} holds a parser, and Hugging Face has no search for well-formed trees"
         )
     if isinstance(settings, TextSettings):
         return export_language_model(model, output, with_tokenizer)

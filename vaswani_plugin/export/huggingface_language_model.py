@@ -49,18 +49,18 @@ def export_language_model(model: Path, output: Path, with_tokenizer: bool = True
     if settings.article_tokens is not None:
         raise UserError(
             f"{model} holds a summarizer, and Hugging Face has no counterpart of how it reads an "
-            "article; --to safetensors can"
+            "article"
         )
     built, dictionary, _, sizes, _ = load_language_model(model)
     if sizes is None:
         raise UserError(
             f"{model} holds a {type(built.decoder).__name__}, and Hugging Face has no counterpart "
-            "of it; --to safetensors can"
+            "of it"
         )
     found = uneven_heads(sizes)
     if sizes.d_ff > 4 * sizes.d_model:
         found.append(f"--d-ff {sizes.d_ff} with --d-model {sizes.d_model}")
-    refuse("Hugging Face's OpenAI GPT", found + departures(sizes), "; --to safetensors can")
+    refuse("Hugging Face's OpenAI GPT", found + departures(sizes))
     weights = to_openai(built, sizes)
     require_finite(weights)
     with new_folder(output) as folder:
