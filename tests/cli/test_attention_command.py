@@ -153,18 +153,6 @@ def test_a_dollar_starts_no_formula(draw, tmp_path):
     assert (tmp_path / "picture.svg").stat().st_size > 1000
 
 
-def test_pictures_are_written_by_suffix(attend, tmp_path):
-    outputs = [tmp_path / name for name in ("grid.png", "grid.svg", "page.html", "weights.json")]
-    code, out, err = attend("--source", SOURCE, "--target", TARGET, "--output", *outputs)
-    assert code == 0, err
-    assert out.splitlines() == [str(output) for output in outputs]
-    assert outputs[0].read_bytes().startswith(PNG)
-    assert outputs[1].read_text(encoding="utf-8").count("<image") == 4  # a heat map a head
-    assert "<html" in outputs[2].read_text(encoding="utf-8")
-    assert sorted(json.loads(outputs[3].read_text())) == ["attention", "source", "target"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(o.name for o in outputs)
-
-
 @pytest.mark.parametrize(
     ("args", "part"),
     [
@@ -189,6 +177,40 @@ def test_bad_input_is_one_line(attend, tmp_path, monkeypatch, args, part):
     assert part in err.splitlines()[-1]
     assert err.splitlines()[-1].startswith("vaswani attention: error: ")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_recurrent_model_shows_the_attention_it_has(tmp_path):
+    """Of the source; pictures, the page and numbers by the suffix of their files."""
+    flags = (
+        "--arch",
+        "vaswani_attention_lstm_tiny",
+        "--d-model",
+        "16",
+        "--share-embeddings",
+        "none",
+    )
+    given = ["attention", "--model", write_toy_bundle(tmp_path, model=flags)]
+    given += ["--source", SOURCE, "--target", TARGET]
+    outputs = [tmp_path / name for name in ("a.png", "a.svg", "a.html", "a.json")]
+    done = vaswani(*given, "--words", "--output", *outputs)
+    assert done.out.splitlines() == [str(output) for output in outputs], done.err
+    assert outputs[0].read_bytes().startswith(PNG)
+    assert outputs[1].read_text(encoding="utf-8").count("<image") == 1  # a heat map a head
+    assert "<html" in outputs[2].read_text(encoding="utf-8")
+    found = json.loads(outputs[3].read_text(encoding="utf-8"))["attention"]
+    assert list(found) == ["cross"]
+    weights = np.array(found["cross"]["weights"])
+    assert weights.shape[:2] == (1, 1)
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+    done = vaswani(*given, "--kind", "encoder")
+    assert "--kind encoder: this model has none; it has cross" in done.error
+
+
+def test_no_pictures_of_a_model_without_attention(tmp_path):
+    flags = ("--arch", "vaswani_seq2seq_lstm_tiny", "--d-model", "16", "--share-embeddings", "none")
+    bundle = write_toy_bundle(tmp_path, model=flags)
+    done = vaswani("attention", "--model", bundle, "--source", "A cat.")
+    assert "this model has no attention to show" in done.error
 
 
 def brute_force(attentions: list[HeadWeights], layer: int, head: int) -> dict[str, float]:

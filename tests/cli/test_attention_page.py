@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from browser import Browser, find_browser
 
-from vaswani_plugin.figures.attention_page import page, write_page
+from vaswani_plugin.figures.attention_page import page
 from vaswani_plugin.inference.attention import Attention, HeadWeights
 
 EVIL = '</script><script>document.title="run"</script><img src=x onerror="document.title=1">'
@@ -120,7 +120,7 @@ def chromium(tmp_path_factory):
 def opened(chromium, tmp_path):
     """The page of `make_attended` in a wide, light window, and its attentions."""
     attended = make_attended()
-    write_page(attended, START, tmp_path / "page.html")
+    (tmp_path / "page.html").write_text(page(attended, START), encoding="utf-8")
     chromium.window(1000, 800)
     chromium.open(tmp_path / "page.html")
     yield chromium, attended.kinds

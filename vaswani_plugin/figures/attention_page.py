@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from vaswani_plugin.inference.attention import KINDS, Attention
-from vaswani_plugin.text.outputs import write_bytes_atomically
 
 TEMPLATE = Path(__file__).with_name("attention_page.html")
 LEVELS = 65535
@@ -72,20 +71,6 @@ def page(attention: Attention, start: dict[str, Any]) -> str:
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     texts = {"SOURCE": escape(attention.source), "TARGET": escape(attention.target), "DATA": text}
     return filled(TEMPLATE.read_text(encoding="utf-8"), explorer_parts() | texts)
-
-
-def write_page(attention: Attention, start: dict[str, Any], output: Path) -> None:
-    """Write the page atomically: after an error there is no partial file.
-
-    Args:
-        attention, start: as for `page`.
-        output: file to write.
-
-    Raises:
-        OSError: the file can't be written.
-    """
-    with write_bytes_atomically(output) as stream:
-        stream.write(page(attention, start).encode("utf-8"))
 
 
 @dataclass(frozen=True)

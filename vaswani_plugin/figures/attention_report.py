@@ -15,12 +15,12 @@ import numpy as np
 from tqdm import tqdm
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.figures.attention_page import write_page
+from vaswani_plugin.figures.attention_page import page
 from vaswani_plugin.figures.figures import new_figure, save_figure
 from vaswani_plugin.inference.attention import KINDS, Attention, HeadWeights
 from vaswani_plugin.inference.translator import Translator
 from vaswani_plugin.text.lines import read_lines, read_pairs
-from vaswani_plugin.text.outputs import write_json
+from vaswani_plugin.text.outputs import write_bytes_atomically, write_json
 
 FAINTEST = 0.02
 """Weights below it are not drawn: their lines would be invisible."""
@@ -148,7 +148,8 @@ def write_sentence(attention: Attention, view: View, outputs: list[Path]) -> Non
     picture = shown.weights[layer - 1], heads, shown.queries, shown.keys, title
     for path in outputs:
         if path.suffix == ".html":
-            write_page(attention, start, path)
+            with write_bytes_atomically(path) as stream:
+                stream.write(page(attention, start).encode("utf-8"))
         elif path.suffix == ".json":
             write_json(path, as_json(attention), indent=None)
         elif view.lines or view.word is not None:
