@@ -117,12 +117,11 @@ TRAINING = "--max-tokens 500 --max-epoch 2 --cpu --num-workers 0 --no-progress-b
 STOCK = "transformer_tiny --optimizer adam --lr-scheduler fixed --lr 1e-3 --criterion cross_entropy"
 
 
-@pytest.mark.parametrize("flags", [STOCK, "vaswani_debug --warmup-updates 10"])
 def test_fairseq_generates_with_the_result(
-    flags: str, toy_data_bin: Path, run_fairseq: RunFairseq, tmp_path: Path
+    toy_data_bin: Path, run_fairseq: RunFairseq, tmp_path: Path
 ) -> None:
-    """Of a stock model and of ours; that it is the mean is tested beside NumPy."""
-    arguments = ["--arch", *flags.split(), *TRAINING, "--save-dir", tmp_path / "in"]
+    """Of its own model; that it is the mean is tested beside NumPy."""
+    arguments = ["--arch", *STOCK.split(), *TRAINING, "--save-dir", tmp_path / "in"]
     trained = run_fairseq("train", toy_data_bin, *arguments)
     assert trained.returncode == 0, trained.stderr
     output = tmp_path / "average.pt"

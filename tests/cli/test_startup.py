@@ -40,7 +40,6 @@ def imported(folder: Path, *arguments: str) -> set[str]:
     [
         "bleu --hypothesis text --reference text --language de",
         "evalb trees trees",
-        "rouge --hypothesis text --references text",
         "complexity",
         "cost --hours 3 --device H100",
     ],
@@ -59,7 +58,6 @@ def test_help_imports_nothing_but_the_plugin(module, tmp_path):
 @pytest.mark.parametrize(
     "line",
     [
-        "translate --cpu --model {bundle} text",
         "average --inputs {bundle}/model.pt --output mean.pt",
         "archs vaswani_tiny",
     ],

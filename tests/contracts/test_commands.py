@@ -62,7 +62,7 @@ def test_it_writes_its_files_and_nothing_else(undisturbed, name):
     assert files.keys() == set(COMMANDS[name].outputs) and all(files.values())
 
 
-@pytest.mark.parametrize("name", ["complete", "lm", "parse", "summarize"])
+@pytest.mark.parametrize("name", ["lm", "parse"])
 def test_models_of_ours_need_no_fairseq(undisturbed, world, tmp_path, name):
     done = run_without_fairseq(*arguments(name, world, tmp_path))
     assert (done.returncode, done.stderr.decode()) == (0, undisturbed(name)[0].err)

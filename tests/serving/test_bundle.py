@@ -2,7 +2,7 @@
 
 import json
 import random
-import subprocess
+import sys
 from base64 import b64decode
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,8 +11,7 @@ import pytest
 from services import Running, httpx, running
 from toy_bundle import SENTENCES, write_toy_bundle
 
-from tests.conftest import fairseq_environment
-from tests.support.commands import python_command, run_python
+from tests.support.commands import python_command, vaswani
 from vaswani_plugin.inference.translator import Translator
 
 WORDS = " ".join(SENTENCES).split()
@@ -123,25 +122,11 @@ def test_ctrl_c_ends_it_in_a_line(bundle):
     ],
 )
 def test_what_is_wrong_is_one_line(bundle, served, flags, place):
-    flags = [str(served.port) if flag == "PORT" else flag for flag in flags]
-    done = subprocess.run(
-        command(bundle, *flags),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=fairseq_environment(),
-    )
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == 1 and place in done.stderr
-    assert done.stderr.startswith("vaswani serve: error: ")
+    flags = [served.port if flag == "PORT" else flag for flag in flags]
+    error = vaswani("serve", "--cpu", "--port", 0, "--model", bundle, *flags).error
+    assert place in error
 
 
-def test_without_the_extra_it_says_how_to_get_it(bundle):
-    code = (
-        "import sys; sys.modules['starlette'] = None; "
-        "from vaswani_plugin.cli.__main__ import main; "
-        f"sys.exit(main(['serve', '--model', {str(bundle)!r}]))"
-    )
-    done = run_python("-c", code, capture_output=True, text=True, env=fairseq_environment())
-    assert done.returncode == 1
-    assert "pip install -e '.[serve]'" in done.stderr and done.stderr.count("\n") == 1
+def test_without_the_extra_it_says_how_to_get_it(bundle, monkeypatch):
+    monkeypatch.setitem(sys.modules, "python_multipart", None)
+    assert "pip install -e '.[serve]'" in vaswani("serve", "--model", bundle).error
