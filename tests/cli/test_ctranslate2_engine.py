@@ -200,8 +200,6 @@ def test_what_it_cannot_do_is_refused(tmp_path, trained, options):
     _, engine = make_engines(tmp_path / "m", trained)
     with pytest.raises(ValueError, match=f"the CTranslate2 engine has no {min(options)}"):
         engine.engine.decode([["w1"]], SearchOptions(**options))
-    with pytest.raises(ValueError, match="the CTranslate2 engine has no prefix"):
-        engine.engine.decode([["w1"]], SearchOptions(), [["w2"]])
     with pytest.raises(ValueError, match="no per-head weights"):
         engine.engine.attention(["w1"], ["w1"])
 
