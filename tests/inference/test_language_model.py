@@ -180,15 +180,6 @@ def test_options_of_the_search(ours):
     assert len({one.text for one in drawn[0].continuations}) == 4
 
 
-def test_drawing_leaves_pytorchs_generator_alone(ours):
-    torch.manual_seed(7)
-    expected = torch.rand(1)
-    torch.manual_seed(7)
-    ours.complete("ba", sampling=True)
-    ours.complete("ba", sampling=True, seed=3)
-    assert torch.rand(1) == expected
-
-
 def test_a_stream_is_answered_as_it_comes(ours):
     read = []
 
@@ -223,19 +214,6 @@ def test_progress_is_shown_where_it_is_asked_for(ours, capsys):
     shown = capsys.readouterr()
     assert shown.out == ""
     assert all(unit in shown.err for unit in ("prompts", "texts", "tokens"))
-
-
-def test_the_bar_of_many_prompts_moves_before_the_end(ours, monkeypatch):
-    sizes, search = [], ours.search
-
-    def watched(prompts, *options, **more):
-        sizes.append(len(prompts))
-        return search(prompts, *options, **more)
-
-    monkeypatch.setattr(ours, "search", watched)
-    ours.complete(["ba"] * 70, max_new_tokens=1, progress=True)
-    ours.complete(["ba"] * 70, max_new_tokens=1)
-    assert sizes == [64, 6, 70]
 
 
 def test_what_does_not_fit(ours):

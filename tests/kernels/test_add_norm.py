@@ -88,44 +88,6 @@ def test_it_is_the_composition(shape):
         torch.testing.assert_close(one, other, atol=1e-9, rtol=1e-9)
 
 
-def test_inputs_of_any_strides_do():
-    module = make_add_norm()
-    x, y = (torch.randn(5, 4, 6, dtype=torch.float64).requires_grad_() for _ in range(2))
-    torch.manual_seed(9)
-    straight = module(x, y)
-    torch.manual_seed(9)
-    turned = module(*(z.detach().transpose(0, 1).contiguous().transpose(0, 1) for z in (x, y)))
-    torch.testing.assert_close(turned, straight, atol=1e-12, rtol=0)
-
-
-def test_finite_differences_agree():
-    module = make_add_norm()
-
-    def repeated(x, y, weight, bias):
-        torch.manual_seed(6)
-        parameters = {"norm.weight": weight, "norm.bias": bias}
-        return torch.func.functional_call(module, parameters, (x, y))
-
-    x, y = (torch.randn(3, 6, dtype=torch.float64).requires_grad_() for _ in range(2))
-    weight, bias = (p.detach().clone().requires_grad_() for p in module.parameters())
-    assert torch.autograd.gradcheck(repeated, (x, y, weight, bias))
-
-
-def test_bfloat16_is_near():
-    half, exact = make_add_norm(torch.bfloat16), make_add_norm().to(torch.bfloat16).double()
-    x, y = (torch.randn(5, 6, dtype=torch.bfloat16) for _ in range(2))
-    results = []
-    for module, dtype in ((half, torch.bfloat16), (exact, torch.float64)):
-        torch.manual_seed(8)
-        inputs = [z.to(dtype).requires_grad_() for z in (x, y)]
-        z = module(*inputs)
-        assert z.dtype == dtype
-        gradients = torch.autograd.grad((z * torch.arange(6, dtype=dtype)).sum(), inputs)
-        results.append([z, *gradients])
-    for one, other in zip(*results, strict=True):
-        assert (one.double() - other).abs().max() < 0.05 * other.abs().max()
-
-
 def test_under_autocast_the_sum_is_float32s(seeded):
     """A sub-layer's product is in bfloat16 then; the residual stream is not."""
     module = make_add_norm(torch.float32)

@@ -113,32 +113,6 @@ def test_another_precision_is_taken_over(generator, model, dtype):
     assert_same(translate(generator), fresh_translation(copy.deepcopy(model)))
 
 
-class LowRank(nn.Module):
-    """A plain layer and a learned correction: what adapters put in its place."""
-
-    def __init__(self, plain: nn.Linear) -> None:
-        super().__init__()
-        self.plain = plain
-        self.more = nn.Parameter(torch.full_like(plain.weight, 0.05))
-
-    def forward(self, x):
-        return self.plain(x) + nn.functional.linear(x, self.more)
-
-
-def test_a_replaced_layer_counts(generator, model):
-    before = translate(generator)
-    attention = model.decoder.layers[0].cross_attention
-    attention.value = LowRank(attention.value)
-    assert not is_packable(model.decoder)
-    after = translate(generator)
-    assert after != before
-    # the same correction, written into the plain weight
-    other = make_peaked_model(SYMBOLS)
-    with torch.no_grad():
-        other.decoder.layers[0].cross_attention.value.weight.add_(0.05)
-    assert_same(after, fresh_translation(other))
-
-
 def test_forward_hooks_are_called(generator, model):
     plain = translate(generator)
     calls = []

@@ -2,7 +2,6 @@
 
 import math
 import random
-from argparse import Namespace
 
 import pytest
 import torch
@@ -87,21 +86,6 @@ def search(model, sources=SOURCES, prefix=None, **args):
     return generator.generate([model], make_sample(sources), prefix_tokens=prefix)
 
 
-@pytest.mark.parametrize("n", [1, 2])
-@pytest.mark.parametrize("mode", [{}, {"diverse_beam_groups": 2}, {"sampling": True}], ids=str)
-def test_outputs_repeat_no_ngram(mode, n):
-    torch.manual_seed(5)
-    model = make_peaked_model(SYMBOLS, peak=4.0)
-    repeats = {0: 0, n: 0}
-    for size in repeats:
-        for hypotheses in search(model, beam=4, no_repeat_ngram_size=size, max_len_b=7, **mode):
-            for tokens, score in outputs_of(hypotheses):
-                ngrams = [tokens[i : i + n] for i in range(len(tokens) - n)]
-                repeats[size] += len(ngrams) - len(set(ngrams))
-                assert math.isfinite(score)
-    assert repeats[n] == 0 < repeats[0]
-
-
 @pytest.mark.parametrize("least", [0, 1, 4])
 def test_min_len(least):
     model = make_peaked_model(SYMBOLS)
@@ -138,19 +122,3 @@ def test_a_prefix_that_holds_the_end_is_the_output():
     assert all(tokens[:2] == (6, 7) for tokens, _ in outputs_of(found[1])) and len(found[1]) == 4
     alone = search(model, [SOURCES[2]], max_len_b=4)[0]
     assert [t for t, _ in outputs_of(found[2])] == [t for t, _ in outputs_of(alone)]
-
-
-def test_allowed_tokens_of_fairseqs_interface():
-    """Words in ascending order only, by `prefix_allowed_tokens_fn`."""
-    model = make_peaked_model(SYMBOLS)
-
-    def ascending(sentence, tokens):
-        latest = tokens[-1].item() if len(tokens) else 3
-        return [EOS, *range(latest + 1, SYMBOLS + 4)]
-
-    task = make_translation_task(SYMBOLS)
-    generator = task.build_generator([model], Namespace(), prefix_allowed_tokens_fn=ascending)
-    for hypotheses in generator.generate([model], make_sample(SOURCES)):
-        for tokens, score in outputs_of(hypotheses):
-            words = tokens[:-1]
-            assert list(words) == sorted(set(words)) and math.isfinite(score)

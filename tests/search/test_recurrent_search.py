@@ -62,23 +62,6 @@ def test_a_wide_beam_is_enumeration(task, name):
         assert scores == pytest.approx([o.score for o in expected], abs=1e-4)
 
 
-@pytest.mark.parametrize("name", ["seq2seq", "input feeding"])
-def test_beams_of_four_are_the_references(task, name):
-    (model,) = models = ensemble(task, name)
-    generator = make_generator(task, models, allowed=WORDS, beam=4, lenpen=0.6, **FIXED)
-    for source, hypotheses in zip(
-        SOURCES, generator.generate(models, make_sample(SOURCES)), strict=True
-    ):
-        expected = search_reference.beam_search(
-            as_function([model], source), WORDS, EOS, beam=4, longest=LONGEST, alpha=0.6
-        )
-        actual = outputs_of(hypotheses)
-        assert [tokens for tokens, _ in actual] == [o.tokens for o in expected]
-        assert [score for _, score in actual] == pytest.approx(
-            [o.score for o in expected], abs=1e-4
-        )
-
-
 def test_alignments_are_those_of_the_attention(task):
     models = ensemble(task, "attention")
     generator = make_generator(task, models, beam=3, print_alignment="hard", **FIXED)

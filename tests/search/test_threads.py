@@ -126,29 +126,6 @@ def test_they_find_what_one_finds(sample, threads_of_search, case):
         assert str(one[0]["alignment"]) == str(other[0]["alignment"])
 
 
-def test_a_tracker_has_a_say(sample):
-    """In the sentence's own output: else the case above would show nothing."""
-    found = generate(sample, 3, **SHARED["tracker"])
-    for source, hypotheses in zip(sample["net_input"]["src_tokens"], found, strict=True):
-        for hypothesis in hypotheses:
-            total = int(source.sum())
-            for token in hypothesis["tokens"].tolist()[:-1]:
-                assert token < FIRST_WORD or token % 3 != total % 3
-                total += token
-
-
-def test_a_tracker_begins_with_the_whole_batch(sample):
-    """Whose sentences it numbers where one is broken."""
-    seen = []
-
-    def start(sources, limits):
-        seen.append((len(sources), len(limits)))
-        return Residues(sources, limits)
-
-    generate(sample, 3, start_tracking=(start,))
-    assert seen == [(SENTENCES, SENTENCES)]
-
-
 def test_pytorchs_threads_are_divided(sample, threads_of_search):
     generate(sample, 9)
     assert [inner for *_, inner in threads_of_search] == [2] * 4
@@ -160,13 +137,6 @@ def test_what_gains_nothing_or_needs_the_whole_batch_has_one_thread(
 ):
     generate(sample, 3, **ALONE[case])
     assert threads_of_search == [(threading.get_ident(), SENTENCES, 3)]
-
-
-def test_a_few_sentences_have_one_thread(threads_of_search):
-    generate(make_sample([[5, 6]] * 15), 2)
-    assert threads_of_search == [(threading.get_ident(), 15, 2)]
-    generate(make_sample([[5, 6]] * 16), 2)
-    assert [n for _, n, _ in threads_of_search[1:]] == [8, 8]
 
 
 @pytest.mark.parametrize("sentences", [3, 32])
