@@ -78,9 +78,3 @@ def test_one_architecture_has_its_values_and_flags():
         assert re.search(rf"^--{flag} +{value} ", text, re.MULTILINE)
     row = json.loads(vaswani("archs", "vaswani_lm_tiny", "--format", "json").out)
     assert row["values"]["d_k"] == 32 and "encoder_layers" not in row["values"]
-
-
-def test_mistakes_are_named():
-    assert "--vocab 4: must be at least 5" in vaswani("archs", "--vocab", 4).error
-    said = vaswani("archs", "vaswani_bse").error
-    assert "no architecture vaswani_bse: `vaswani archs` lists them" in said

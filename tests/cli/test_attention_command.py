@@ -153,32 +153,6 @@ def test_a_dollar_starts_no_formula(draw, tmp_path):
     assert (tmp_path / "picture.svg").stat().st_size > 1000
 
 
-@pytest.mark.parametrize(
-    ("args", "part"),
-    [
-        (["--source", " "], "the source is an empty sentence"),
-        (["--source", "the cat", "--heads", "1", "5"], "--heads 5 is not in 1 ... 4"),
-        (
-            ["--source", "a", "--target", "the cat", "--word", "dog"],
-            "--word dog is not in the sent",
-        ),
-        (["--source", "x " * 24], "the source has 24 subwords, the model takes 23"),
-        (["--source", "x", "--output", "picture.doc"], "a plot ends in .png"),
-        (["--source", "x", "--data", "bin"], "--data and --bpe-codes go with --path"),
-        (["--corpus", "a", "b", "c"], "--corpus takes one file or two, not 3"),
-        (["--corpus", "a", "--output", "a.html"], "--output goes with --source"),
-    ],
-)
-def test_bad_input_is_one_line(attend, tmp_path, monkeypatch, args, part):
-    monkeypatch.chdir(tmp_path)
-    code, out, err = attend(*args)
-    assert code == 1
-    assert out == ""
-    assert part in err.splitlines()[-1]
-    assert err.splitlines()[-1].startswith("vaswani attention: error: ")
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_recurrent_model_shows_the_attention_it_has(tmp_path):
     """Of the source; pictures, the page and numbers by the suffix of their files."""
     flags = (

@@ -39,10 +39,6 @@ def averaged(tmp_path: Path, *flags: object) -> float:
     return load_checkpoint(output)["model"]["w"].item()
 
 
-def error_of(*arguments: object) -> str:
-    return vaswani("average", *arguments).error
-
-
 EPOCHS = {f"checkpoint{n}.pt": n for n in (1, 2, 9, 10, 11)}
 INTERVALS = {f"checkpoint_2_{n}.pt": n for n in (1000, 1500, 2000)}
 SCORES = {f"checkpoint.best_loss_{n:.3f}.pt": n for n in (2.0, 3.0, 8.0, 10.0)}
@@ -93,24 +89,11 @@ def test_the_greatest_is_best_where_the_metric_says_so(save: Save, tmp_path: Pat
     assert averaged(tmp_path, "--best", 2) == 9.0
 
 
-def test_wrong_inputs(save: Save, tmp_path: Path) -> None:
-    path, other, output = save("a.pt", 1.0), save("b.pt", 2.0), tmp_path / "out.pt"
-    to_output = ("--output", output)
-    assert "is a folder: say which" in error_of("--inputs", path.parent, *to_output)
-    assert "given twice" in error_of("--inputs", path, path, *to_output)
-    error = error_of("--inputs", path.parent, "--last", 2, *to_output)
-    assert "there are only 0 checkpoints named" in error
-    error = error_of("--inputs", path.parent, "--best", 2, "--at-most", *to_output)
-    assert "there are only 0 checkpoints named" in error
-    assert "would be lost" in error_of("--inputs", path, other, "--output", path)
-    assert load_checkpoint(path)["model"]["w"].item() == 1.0
-    assert "is a folder; name a file" in error_of("--inputs", path, "--output", tmp_path)
+def test_the_best_by_two_metrics_are_two_sets(save: Save, tmp_path: Path) -> None:
     save("checkpoint.best_bleu_3.000.pt", 1.0), save("checkpoint.best_loss_3.000.pt", 1.0)
-    error = error_of("--inputs", path.parent, "--best", 1, *to_output)
-    assert "the best by bleu and by loss; name the files" in error
-    for flags in (["--last", "0"], ["--last", "1", "--best", "1"]):
-        assert vaswani("average", "--inputs", path, *to_output, *flags).code == 2
-    assert not output.exists()
+    flags = ("--inputs", tmp_path / "in", "--best", 1, "--output", tmp_path / "out.pt")
+    assert "the best by bleu and by loss; name the files" in vaswani("average", *flags).error
+    assert not (tmp_path / "out.pt").exists()
 
 
 TRAINING = "--max-tokens 500 --max-epoch 2 --cpu --num-workers 0 --no-progress-bar --seed 1".split()

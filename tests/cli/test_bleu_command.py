@@ -221,38 +221,3 @@ def test_the_language_chooses_sacrebleus_tokenizer(
     assert "tok:intl" in result["signature"]
     said = bleu(files).err
     assert ("no spaces between words" in said and "--language LL" in said) == (language != "de")
-
-
-def test_bad_input_is_one_line(files: dict, tmp_path: Path) -> None:
-    hypothesis = files["hypothesis"]
-    write(hypothesis, HYPOTHESES[:2])
-    error = bleu(files).error
-    assert f"{hypothesis} has 2 segments, {files['reference']} has 3" in error
-    hypothesis.write_bytes(b"")
-    assert f"{hypothesis}: the file is empty" in bleu(files).error
-    write(files["reference"], ["", " ", ""])
-    write(hypothesis, HYPOTHESES)
-    assert f"{files['reference']}: every line is blank" in bleu(files).error
-    assert "needs --reference" in vaswani("bleu", "--hypothesis", "x").error
-    output = tmp_path / "gen"
-    output.write_text("H-0\t-1\ta\nD-0\t-1\ta\n")
-    flags = ["bleu", "--generate-output", str(output)]
-    assert "no T lines; give --reference" in vaswani(*flags).error
-    flags += ["--reference", str(files["reference"])]
-    assert f"{output} has 1 segments" in vaswani(*flags).error
-
-
-def test_flags_that_do_not_fit(files: dict, tmp_path: Path) -> None:
-    source = write(tmp_path / "source", SOURCES)
-    short = write(tmp_path / "short", SOURCES[:1])
-    wordless = write(tmp_path / "wordless", ["\u00a0"] * 3)
-    for flags, message in (
-        (["--source", wordless], "--source: no words in it"),
-        (["--compound-split"], "--compound-split goes with --tokenized"),
-        (["--compound-split", "--language", "fr"], "are never split"),
-        (["--language", "German"], "--language German: give a two-letter code"),
-        (["--training-source", source], "--training-source needs --source FILE"),
-        (["--plot", "x.png"], "--plot needs --source FILE"),
-        (["--source", short], f"has 3 segments, {short} has 1"),
-    ):
-        assert message in bleu(files, *flags).error, flags

@@ -154,19 +154,3 @@ def test_a_checkpoint_with_its_data_folder(completed, tmp_path, flags):
     assert code == 0 and len(output.split()) == 5
     code, _, errors = completed(tmp_path / "checkpoint.pt", "ba")
     assert code == 1 and "--data-bin" in errors
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (("--top-k", "3"), "--top-k goes with --sampling"),
-        (("--samples", "2"), "2 hypotheses: a beam of 1 finds no more than 1"),
-        (("--max-new-tokens", "32"), "the model has 32 positions; give at most 31"),
-    ],
-    ids=str,
-)
-def test_flags_that_do_not_fit(words, completed, flags, message):
-    code, output, errors = completed(words, *flags, "ba")
-    assert (code, output) == (1, "")
-    assert errors.startswith("vaswani complete: error: ") and message in errors
-    assert errors.count("\n") == 1

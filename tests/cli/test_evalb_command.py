@@ -88,25 +88,6 @@ def test_json(files):
     assert parts["len_4"]["bracketing_fmeasure"] is None and parts["len_4"]["sentence"] == 0
 
 
-def test_users_errors(files, tmp_path):
-    gold, test, option, parameters = files
-    (tmp_path / "short").write_text(f"{GOLD}\n")
-    (tmp_path / "bad.prm").write_text("LABELED 1\nDELETE TOP\n")
-    (tmp_path / "strict.prm").write_text("MAX_ERROR 0\n")
-    (tmp_path / "wrong").write_text("(S (NN a))\n" * 4)
-    for arguments, part in (
-        ([gold, str(tmp_path / "short")], "gold has 4 lines,"),
-        (
-            [gold, test, option, str(tmp_path / "bad.prm")],
-            "bad.prm:2: 'DELETE TOP'",
-        ),
-        ([gold, str(tmp_path / "wrong"), option, str(tmp_path / "strict.prm")], "MAX_ERROR 0"),
-    ):
-        done = vaswani("evalb", *arguments)
-        last = done.err.rstrip("\n").split("\n")[-1]
-        assert done.code == 1 and last.startswith("vaswani evalb: error: ") and part in last
-
-
 def recorded(gold: str, test: str, parameters: str) -> str:
     for name in (gold, test, parameters):
         if not (DATA / name).is_file():

@@ -125,23 +125,3 @@ def test_from_safetensors_alone(bundle, tmp_path):
     assert first["model"].keys() == second["model"].keys()
     assert all(torch.equal(first["model"][key], second["model"][key]) for key in first["model"])
     assert first["cfg"]["model"] == second["cfg"]["model"]
-
-
-def test_refusals_name_the_remedy_and_write_nothing(checkpoint, bundle, stock_checkpoint, tmp_path):
-    lines = (bundle / "dict.tgt.txt").read_text(encoding="utf-8").splitlines(keepends=True)
-    (bundle / "dict.tgt.txt").write_text("".join(reversed(lines)), encoding="utf-8")
-    new, epsilon = tmp_path / "new", "--allow-layer-norm-eps"
-    cases = [
-        ("--quantization means nothing", "fairseq", checkpoint, new, "--quantization", "int8"),
-        (f"{epsilon} means nothing with --to", "ctranslate2", checkpoint, new, epsilon),
-        ("would be lost", "fairseq", checkpoint, checkpoint),
-        ("would be lost", "fairseq", bundle, bundle / "model.pt"),
-        (f"{tmp_path} is a folder; name a file", "fairseq", checkpoint, tmp_path),
-        ("export takes a vaswani_transformer", "fairseq", stock_checkpoint, new),
-    ]
-    if find_spec("ctranslate2"):
-        cases.append(("not the one", "ctranslate2", bundle, new))
-    before = sorted(tmp_path.rglob("*"))
-    for message, *arguments in cases:
-        assert message in export(*arguments).error
-        assert sorted(tmp_path.rglob("*")) == before, message

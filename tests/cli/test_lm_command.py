@@ -265,28 +265,19 @@ def test_scores_of_infinite_perplexity_are_json(letters, tmp_path, lm):
 
 
 BAD = {
-    "--model OURS --data-bin DATA --carry-state": "only vaswani_lm_l",
     "--model OTHER --data-bin DATA": "--add-bos-token",
-    "--text TEXT": "nothing to do: give --model",
-    "--model OURS": "no text: give --text FILE or --data-bin DIR",
-    "--model LETTERS --text EMPTY": "the text is empty",
     "--model OURS --text TEXT": "is not a bundle: --data-bin DIR has to say",
     "--model OURS --data-bin DATA --split x": "no split 'x'; there is:",
     "--model OURS --data-bin SHUFFLED": "is not the one that the checkp",
     "--model STOCK --data-bin DATA": "fairseq-eval-lm scores by it",
     "--model PAIRS --data-bin DATA": "trained by --task vaswani_trans",
-    "--tokens-per-sample 33 --model OURS --data-bin DATA": "32 posit",
     "--model OURS --data-bin DATA --text TWO": "they must be the same te",
-    "--text TEXT --threads 2 --figure 7 bits-per-word": "--threads needs --model",
-    "--model OURS --data-bin DATA --dynamic-rate 1": "need --dynamic",
-    "--figure 1 bits --counts 1 2": "the unit must be one of bits-per-word",
 }
 
 
 @pytest.fixture(scope="module")
-def places(data, checkpoints, letters, tmp_path_factory) -> dict[str, Path]:
+def places(data, checkpoints, tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("bad")
-    (folder / "empty").write_text("")
     (folder / "pairs").mkdir()
     toy_bundle.write_toy_bundle(folder / "pairs")
     state = torch.load(checkpoints["ours"], weights_only=True)
@@ -300,14 +291,12 @@ def places(data, checkpoints, letters, tmp_path_factory) -> dict[str, Path]:
     return {
         "TEXT": data.parent / "test",
         "TWO": toy.write_lines(folder / "two", ["ba", "be"]),
-        "EMPTY": folder / "empty",
         "SHUFFLED": folder / "shuffled",
         "PAIRS": folder / "pairs" / "averaged.pt",
         "DATA": data,
         "OURS": checkpoints["ours"],
         "OTHER": folder / "other.pt",
         "STOCK": toy.write_checkpoint(data, folder / "stock.pt", *toy.STOCK, updates=1),
-        "LETTERS": letters,
     }
 
 

@@ -131,32 +131,3 @@ def test_curves_of_a_recipes_folder(log, tmp_path) -> None:
     log((1, 9)).rename(tmp_path / "my run" / "logs" / "train.log")
     for path in (tmp_path / "my run", tmp_path / "my run" / "logs" / "train.log"):
         assert as_json("curves", path)["runs"][0]["label"] == "my run"
-
-
-BAD = {
-    "complexity --r 99 --n 50": "--r 99 is no restriction of --n 50",
-    "complexity --k 1": "--k is 1; it must be at least 2",
-    "complexity --plot x.png": "--plot draws measured times: give --measure too",
-    "complexity --measure --n 300 --r 200": "--r 200 is no restriction of --n 128",
-    "complexity --measure --plot x.docx": "x.docx: a plot ends in .png or .svg",
-    "positions --d-model 7": "--d-model is 7; it must be even and at least 2",
-    "positions --length 1": "--length is 1; it must be at least 2",
-    "cost --hours 1": "--hours needs a rate: give --device or --teraflops",
-    "cost --device P100": "need --hours",
-    "cost --updates 5": "--updates need --arch",
-    "cost --arch transformer": "transformer: can't be counted; these can: vaswani_base",
-    "cost --arch vaswani_base --updates 0": "--updates is 0",
-    "curves text": "text: no training statistics in it",
-    "curves .": "tensorboard --logdir",
-    "curves x.log --series gnorm": "--series gnorm: no log has it",
-    "curves x.log --label a b": "--label: 2 names for 1 logs",
-}
-
-
-@pytest.mark.parametrize("line", BAD)
-def test_bad_input_is_one_line(log, tmp_path, monkeypatch, line: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    path = log((1, 9))
-    path.write_text(path.read_text().replace("gnorm", "other"))
-    (tmp_path / "text").write_text("just a text\n")
-    assert BAD[line] in vaswani(*line.split()).error

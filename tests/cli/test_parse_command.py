@@ -6,7 +6,6 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from toy_bundle import write_toy_bundle
 from toy_parser import TREES, write_parser_bundle
 
 from tests.support.commands import vaswani
@@ -100,13 +99,6 @@ def test_a_picture_shows_words_and_labels_as_text(tmp_path):
     language._draw(1, sentence, tmp_path / "tree.svg")
     shown = {element.text for element in ElementTree.parse(tmp_path / "tree.svg").iter()}
     assert {"TOP", "S", "NP", "VP", "-LRB-", "NN", "VB", "(", "<&>", "a\u00a0b"} <= shown
-
-
-def test_models_of_another_kind(parse, folder, tmp_path):
-    code, _, err = parse(["a"], model=write_toy_bundle(tmp_path))
-    assert code == 1 and "holds a translation model, and a parser is needed here" in err
-    done = vaswani("translate", "--model", folder, tmp_path / "words")
-    assert "holds a parser, and a translation model is needed" in done.error
 
 
 def test_one_placeholder_for_all_tags(parse, tmp_path):

@@ -283,23 +283,6 @@ def test_the_page_makes_lists_from_the_output_of_fairseq_generate(world, rescore
     assert rescore("--nbest", tmp_path / "valid.nbest")[0] == 0
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--weights", "best=1"], "--weights best=1: once for each of score, words, lstm"),
-        (["--weights", "score=nan"], "--weights score=nan: must be NAME=NUMBER"),
-        (["--system", "lstm=x"], "'lstm' is taken"),
-        (["--system", "x"], "--system x: must be NAME=CHECKPOINT"),
-        (["--system", "two=missing.pt"], "--system two=missing.pt: missing.pt does not exist"),
-        (["--dev-reference", "x"], "--dev-nbest, --dev-source and --dev-reference go together"),
-        (["--reference", "old", "--output", "old"], "old is an input or another output"),
-    ],
-)
-def test_flags_that_do_not_fit(rescore, flags, message):
-    code, out, err = rescore(*flags)
-    assert code == 1 and message in err and out == "" and len(err.splitlines()) == 1
-
-
 def test_unknown_words_are_counted(rescore, tmp_path, world):
     lines = [line.replace(" ||| ", " ||| zzz ", 1) for line in world.as_moses()]
     (tmp_path / "list").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -77,10 +77,7 @@ def test_the_table_says_what_was_done(run):
 @pytest.mark.parametrize(
     ("flags", "part"),
     [
-        (["--references", "test.jsonl"], "nothing to score"),
-        (["--references", "test.summary", "--lead", "1"], "--lead needs a .jsonl"),
         (["--references", "test.jsonl", "other", "--lead", "1"], "give no other"),
-        (["--references", "short", *HYPOTHESIS], "hypothesis has 2 lines, short has 1"),
         (["--references", "other", "short", *HYPOTHESIS], "short has 1 lines, other has 2"),
         (["--references", "bad.jsonl", *HYPOTHESIS], "bad.jsonl:2: not JSON"),
         (["--references", "none.jsonl", *HYPOTHESIS], "summary 2 has no reference"),

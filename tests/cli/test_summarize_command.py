@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from fairseq.data import Dictionary
-from toy_language_model import OURS, POSITIONS, WORDS, build, write_bundle, write_lines
+from toy_language_model import OURS, POSITIONS, WORDS, build, write_lines
 
 from tests.support.commands import vaswani
 from vaswani_plugin.text.settings import TextSettings
@@ -131,11 +131,3 @@ def test_limits_and_repetition(summarize):
     assert summarize(["ba"], "--max-length", room)[0] == 0
     code, _, err = summarize(["ba"], "--max-length", room + 1)
     assert code == 1 and f"positions leave {room}" in err
-
-
-def test_what_is_no_summarizer(folder, summarize, tmp_path):
-    code, _, err = summarize([], model=folder / "model.pt")
-    assert code == 1 and "must be a folder, the bundle" in err
-    plain = write_bundle(tmp_path / "plain", TextSettings("words"), WORDS)
-    code, _, err = summarize([], model=plain)
-    assert code == 1 and "was not trained to summarize" in err

@@ -77,24 +77,6 @@ def test_a_batch_holds_no_more_lines_and_characters_than_allowed():
     assert found == [["XXXX/1"] * 10]
 
 
-def test_a_long_text_does_not_hold_up_a_short_one():
-    async def scenario(batcher, model):
-        model.gate.clear()
-        long = ask(batcher, *(f"long {n}" for n in range(50)))
-        await until(lambda: model.batches)
-        short = ask(batcher, "short")
-        await asyncio.sleep(0.01)
-        model.gate.set()
-        await short
-        count = len(model.batches)
-        assert not long.done()
-        assert await long == [f"LONG {n}/1" for n in range(50)]
-        return count
-
-    count, model = run(scenario, lines=4, queue=100)
-    assert "short" in model.batches[1] and count <= 3
-
-
 def test_other_options_make_another_batch_and_neither_starves():
     async def scenario(batcher, model):
         first = ask(batcher, *(f"a{n}" for n in range(20)))
@@ -106,21 +88,3 @@ def test_other_options_make_another_batch_and_neither_starves():
     found, model = run(scenario, lines=4)
     assert found == [f"A{n}/1" for n in range(20)]
     assert ["b"] in model.batches[:3]
-
-
-def test_who_gives_up_is_not_translated():
-    async def scenario(batcher, model):
-        model.gate.clear()
-        first = ask(batcher, "first")
-        await until(lambda: model.batches)
-        gone, kept = ask(batcher, "gone"), ask(batcher, "kept")
-        await asyncio.sleep(0)
-        assert batcher.queued == 3
-        gone.cancel()
-        await asyncio.sleep(0)
-        assert batcher.queued == 2
-        model.gate.set()
-        return await first, await kept
-
-    _, model = run(scenario)
-    assert model.batches == [["first"], ["kept"]]

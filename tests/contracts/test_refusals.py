@@ -1,0 +1,91 @@
+"""Flags and files that don't fit together: one line that names them, and nothing is written."""
+
+import shlex
+
+import pytest
+
+from tests.support.commands import vaswani
+
+ATTENTION = "attention --model {bundle}"
+COMPLETE = "complete --cpu --model {lm}"
+RESCORE = "rescore --cpu --data {data} --nbest {nbest} --source {src} --system lstm={checkpoint}"
+BAD = {
+    "archs --vocab 4": "--vocab 4: must be at least 5",
+    "archs vaswani_bse": "no architecture vaswani_bse: `vaswani archs` lists them",
+    f"{ATTENTION} --source ' '": "the source is an empty sentence",
+    f"{ATTENTION} --source 'the cat' --heads 1 5": "--heads 5 is not in 1 ... 4",
+    f"{ATTENTION} --source a --target 'the cat' --word dog": "--word dog is not in the sent",
+    f"{ATTENTION} --source '{'x ' * 24}'": "the source has 24 subwords, the model takes 23",
+    f"{ATTENTION} --source x --output picture.doc": "a plot ends in .png",
+    f"{ATTENTION} --source x --data bin": "--data and --bpe-codes go with --path",
+    f"{ATTENTION} --corpus a b c": "--corpus takes one file or two, not 3",
+    f"{ATTENTION} --corpus a --output a.html": "--output goes with --source",
+    "average --inputs {data} --output new.pt": "is a folder: say which",
+    "average --inputs {second} {second} --output new.pt": "given twice",
+    "average --inputs {data} --last 2 --output new.pt": "there are only 0 checkpoints named",
+    "average --inputs {checkpoint} {second} --output {second}": "would be lost",
+    "average --inputs {checkpoint} --output {data}": "is a folder; name a file",
+    "bleu --hypothesis {hyp}": "needs --reference",
+    "bleu --hypothesis /dev/null --reference {ref}": "/dev/null: the file is empty",
+    "bleu --hypothesis {trees} --reference {ref}": "trees has 4 segments, ",
+    "bleu --hypothesis {hyp} --reference {ref} --source {trees}": "trees has 4",
+    "bleu --hypothesis {hyp} --reference {ref} --language German": "give a two-letter code",
+    "bleu --hypothesis {hyp} --reference {ref} --compound-split": "goes with --tokenized",
+    "bleu --hypothesis {hyp} --reference {ref} --plot x.png": "--plot needs --source FILE",
+    "complexity --r 99 --n 50": "--r 99 is no restriction of --n 50",
+    "complexity --k 1": "--k is 1; it must be at least 2",
+    "complexity --plot x.png": "--plot draws measured times: give --measure too",
+    "complexity --measure --n 300 --r 200": "--r 200 is no restriction of --n 128",
+    "complexity --measure --plot x.docx": "x.docx: a plot ends in .png or .svg",
+    f"{COMPLETE} --top-k 3 ba": "--top-k goes with --sampling",
+    f"{COMPLETE} --samples 2 ba": "2 hypotheses: a beam of 1 finds no more than 1",
+    f"{COMPLETE} --max-new-tokens 32 ba": "the model has 32 positions; give at most 31",
+    "cost --hours 1": "--hours needs a rate: give --device or --teraflops",
+    "cost --device P100": "need --hours",
+    "cost --updates 5": "--updates need --arch",
+    "cost --arch transformer": "transformer: can't be counted; these can: vaswani_base",
+    "cost --arch vaswani_base --updates 0": "--updates is 0",
+    "curves {src}": "src: no training statistics in it",
+    "curves {data}": "tensorboard --logdir",
+    "curves {log} --label a b": "--label: 2 names for 1 logs",
+    "evalb {trees} {src}": "trees has 4 lines, ",
+    "export --to fairseq --model {bundle} --output new --quantization int8": "means nothing with",
+    "export --to onnx --model {bundle} --output new --allow-layer-norm-eps": "means nothing with",
+    "export --to fairseq --model {checkpoint} --output {checkpoint}": "would be lost",
+    "export --to fairseq --model {checkpoint} --output {data}": "is a folder; name a file",
+    "export --to fairseq --model {stock} --output new": "export takes a vaswani_transformer",
+    "lm --model {lm} --text /dev/null": "the text is empty",
+    "lm --text {words}": "nothing to do: give --model",
+    "lm --model {lm}": "no text: give --text FILE or --data-bin DIR",
+    "lm --model {lm} --text {words} --dynamic-rate 1": "need --dynamic",
+    "lm --model {lm} --text {words} --carry-state": "only vaswani_lm_l",
+    "lm --model {lm} --text {words} --tokens-per-sample 33": "32 posit",
+    "lm --text {words} --threads 2 --figure 7 bits-per-word": "--threads needs --model",
+    "lm --figure 1 bits --counts 1 2": "the unit must be one of bits-per-word",
+    "parse --model {parser} --pretty --format json": "exclude each other",
+    "parse --model {bundle} {tokens}": "a translation model, and a parser is needed here",
+    "positions --d-model 7": "--d-model is 7; it must be even and at least 2",
+    "positions --length 1": "--length is 1; it must be at least 2",
+    f"{RESCORE} --weights best=1": "--weights best=1: once for each of score, words, lstm",
+    f"{RESCORE} --weights score=nan": "--weights score=nan: must be NAME=NUMBER",
+    f"{RESCORE} --system lstm=x": "'lstm' is taken",
+    f"{RESCORE} --system x": "--system x: must be NAME=CHECKPOINT",
+    f"{RESCORE} --system two=missing.pt": "--system two=missing.pt: missing.pt does not exist",
+    f"{RESCORE} --dev-reference x": "--dev-nbest, --dev-source and --dev-reference go together",
+    f"{RESCORE} --reference {{ref}} --output {{ref}}": "is an input or another output",
+    "rouge --references {ref}": "nothing to score",
+    "rouge --references {ref} --lead 1": "--lead needs a .jsonl",
+    "rouge --hypothesis {trees} --references {ref}": "trees has 4 lines, ",
+    "summarize --model {checkpoint} {words}": "must be a folder, the bundle",
+    "summarize --model {lm} {words}": "was not trained to summarize",
+    "translate --model {parser} {src}": "holds a parser, and a translation model is needed",
+    "translate --model {bundle} --cpu --fp16 {src}": "--fp16 needs a GPU",
+}
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_what_does_not_fit_is_refused_in_a_line(world, tmp_path, monkeypatch, line):
+    monkeypatch.chdir(tmp_path)
+    done = vaswani(*shlex.split(line.format(**world)))
+    assert BAD[line] in done.error and done.out == ""
+    assert not list(tmp_path.iterdir())
