@@ -30,8 +30,8 @@ step average average --last 5
 step translate translate --remove-bpe
 step score score moses --language de
 step bundle bundle lowercase=false tokenizer=moses normalize_punctuation=false subwords=subword-nmt "codes=$work/codes" beam=4
-step look vaswani attention --path "$work/averaged.pt" --data "$work/data-bin" --bpe-codes "$work/codes" \
-  --source "The good doctor will visit the old garden ." --output "$work/attention.png"
+step look vaswani attention --model "$work/model" --source "The good doctor will visit the old garden." \
+  --output "$work/attention.png"
 finish "quickstart, held-out test" "bleu=$work/bleu.json"
 
 if [[ -n $dry_run ]]; then exit; fi

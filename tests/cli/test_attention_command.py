@@ -107,20 +107,6 @@ def test_words_of_each_kind_of_subwords(subwords, tokens, words):
     assert HeadWeights(tokens, tokens, even).merged(subwords).queries == words
 
 
-def test_a_checkpoint_with_codes_splits_words(folder, unmerged, tmp_path):
-    data = folder.parent
-    flags = {"path": data / "averaged.pt", "data": data, "bpe-codes": data / "codes"}
-    flags |= {"source": "the tired farmer slept .", "target": "the cat &amp; a bird !"}
-    flags |= {"output": tmp_path / "weights.json"}
-    args = [part for name, value in flags.items() for part in (f"--{name}", str(value))]
-    assert vaswani("attention", *args).out == f"{tmp_path / 'weights.json'}\n"
-    found = json.loads((tmp_path / "weights.json").read_text(encoding="utf-8"))["attention"]
-    for kind in KINDS:
-        attention = as_attention(found[kind])
-        assert (attention.queries, attention.keys) == (unmerged[kind].queries, unmerged[kind].keys)
-        np.testing.assert_allclose(attention.weights, unmerged[kind].weights, atol=1e-6)
-
-
 def line_opacities(svg: Path) -> list[float]:
     """Of every line of a figure, in no order."""
     groups = re.findall(r'<g id="LineCollection.*?</g>', svg.read_text(encoding="utf-8"), re.S)

@@ -17,7 +17,6 @@ BAD = {
     f"{ATTENTION} --source a --target 'the cat' --word dog": "--word dog is not in the sent",
     f"{ATTENTION} --source '{'x ' * 24}'": "the source has 24 subwords, the model takes 23",
     f"{ATTENTION} --source x --output picture.doc": "a plot ends in .png",
-    f"{ATTENTION} --source x --data bin": "--data and --bpe-codes go with --path",
     f"{ATTENTION} --corpus a b c": "--corpus takes one file or two, not 3",
     f"{ATTENTION} --corpus a --output a.html": "--output goes with --source",
     "average --inputs {data} --output new.pt": "is a folder: say which",

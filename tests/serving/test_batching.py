@@ -4,24 +4,19 @@ A piece is a string here, and its characters stand for subwords.
 """
 
 import asyncio
-import threading
-import time
 
 from vaswani_plugin.serving.texts import Limits
 from vaswani_plugin.serving.work import Batcher, Options
 
 
 class Model:
-    """Upper case; keeps its batches and their sizes, and waits until its gate is open."""
+    """Upper case; keeps its batches and their sizes."""
 
     def __init__(self):
-        self.batches, self.gate = [], threading.Event()
-        self.gate.set()
-        self.sizes = []
+        self.batches, self.sizes = [], []
 
     def __call__(self, lines, options):
         self.batches.append(list(lines))
-        assert self.gate.wait(10)
         return [f"{line.upper()}/{options.nbest}" for line in lines]
 
     def batch_done(self, lines, seconds):
@@ -38,7 +33,6 @@ def run(scenario, lines=8, characters=1000, queue=100, wait=0.01):
         try:
             return await asyncio.wait_for(scenario(batcher, model), 10)
         finally:
-            model.gate.set()
             await batcher.stop()
 
     return asyncio.run(whole()), model
@@ -46,13 +40,6 @@ def run(scenario, lines=8, characters=1000, queue=100, wait=0.01):
 
 def ask(batcher, *lines, nbest=1):
     return asyncio.create_task(batcher.decode(lines, Options(nbest)))
-
-
-async def until(condition):
-    end = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.001)
 
 
 def test_requests_share_a_batch_and_each_gets_its_own_in_order():

@@ -194,14 +194,10 @@ def serve(
         run(service, gate, listener, allow_origin or [], trusted_proxies)
 
 
-@one_of("model", "path", required=True)
 @one_of("source", "corpus", required=True)
 def attention(
     *,
-    model: Folder | None = None,
-    path: Path | None = None,
-    data: Folder | None = None,
-    bpe_codes: Path | None = None,
+    model: Folder,
     source: str | None = None,
     corpus: list[Path] | None = None,
     target: str | None = None,
@@ -220,10 +216,6 @@ def attention(
         --words --output attention.html figure.svg
 
     Args:
-        model: a bundle; --source and --corpus are raw text.
-        path: a checkpoint; --source and --corpus are tokenized text.
-        data: with --path: the folder of its dictionaries.
-        bpe_codes: with --path: split words by these codes.
         source: show the attention for this sentence.
         corpus: print statistics of each head over a corpus: a source file and, optionally, its
             target file.
@@ -238,10 +230,6 @@ def attention(
         output: format by suffix: .html (interactive, all layers and heads), .json (all weights),
             .png, .svg, .pdf (default: attention.png, with --format json none).
     """
-    if path is not None and data is None:
-        raise UserError("--path needs --data, the binarized data with the dictionaries")
-    if model is not None and (data or bpe_codes):
-        raise UserError("--data and --bpe-codes go with --path: a bundle has its own")
     if corpus is not None:
         of_sentence = {"target": target, "word": word, "lines": lines or None, "layer": layer}
         of_sentence |= {"heads": heads, "kind": kind, "output": output}
@@ -259,10 +247,7 @@ def attention(
     for picture in output:
         if picture.suffix not in (".html", ".json"):
             check_plot_path(picture)
-    if model is not None:
-        translator = Translator.from_pretrained(model)
-    else:
-        translator = Translator.from_checkpoint(path, data, bpe_codes)
+    translator = Translator.from_pretrained(model)
     merge = translator.pipeline.subwords if words else None
     if corpus is not None:
         found = report.corpus_statistics(report.attend_corpus(translator, corpus, merge))
