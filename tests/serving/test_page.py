@@ -9,7 +9,7 @@ import pytest
 from browser import Browser, find_browser
 from services import fake_service, running, wait_for
 
-from tests.cli.test_attention_page import click
+from tests.figures.test_attention_page import click
 from vaswani_plugin.serving.app import page, policy
 
 TEXT = "The old doctor sleeps.\n\n  Why?  "

@@ -129,21 +129,14 @@ MISSING = "Invalid request: missing {} parameter"
     [
         ({"q": ""}, 400, MISSING.format("q")),
         ({"q": []}, 400, MISSING.format("q")),
-        ({"q": None}, 400, MISSING.format("q")),
         ({"source": ""}, 400, MISSING.format("source")),
         ({"target": None}, 400, MISSING.format("target")),
         ({"target": "zz"}, 400, "zz is not supported"),
-        ({"source": "zz"}, 400, "zz is not supported"),
         ({"target": "auto"}, 400, "auto is not supported"),
         (
             {"source": "de", "target": "en"},
             400,
             "English (en) is not available as a target language from German (de)",
-        ),
-        (
-            {"source": "en", "target": "en"},
-            400,
-            "English (en) is not available as a target language from English (en)",
         ),
         ({"format": "xml"}, 400, "xml format is not supported"),
         (
@@ -151,9 +144,7 @@ MISSING = "Invalid request: missing {} parameter"
             400,
             "Invalid request: alternatives parameter is not a number",
         ),
-        ({"alternatives": [1]}, 400, "Invalid request: alternatives parameter is not a number"),
         ({"alternatives": 5}, 400, "Invalid request: alternatives parameter must be from 0 to 4"),
-        ({"alternatives": -1}, 400, "Invalid request: alternatives parameter must be from 0 to 4"),
         ({"q": 7}, 400, "Invalid request: q parameter is not a string or a list of strings"),
         (
             {"q": ["a", {}]},
