@@ -101,6 +101,8 @@ def test_equals_fairseq_interactive(folder, bundle, translate, run_fairseq, tmp_
         assert hypothesis["score"] == pytest.approx(score, abs=1e-4)
         assert hypothesis["text"] == bundle.pipeline.decode(tokens)
     assert len({tokens for _, _, tokens in expected}) > len(SENTENCES) // 2, "all alike: no test"
+    shown = [f"{number}\t{h['score']:.6f}\t{h['text']}" for number, h in found]
+    assert lines_of(translate(encoded(SENTENCES), *flags)[1]) == shown
     code, out, _ = translate(encoded(SENTENCES), *flags[:4], "--long", "truncate")
     assert lines_of(out) == [o["hypotheses"][0]["text"] for o in objects]
 
