@@ -166,8 +166,9 @@ def test_tokenized_output_is_recognized(files: dict, tmp_path: Path) -> None:
     assert explicit == result and said == ""
     # References that are text need detokenized translations.
     reference = write(tmp_path / "ref", TEXT)
-    _, said = scored(output, "--reference", reference)
+    result, said = scored(output, "--reference", reference)
     assert f"{output} looks tokenized" in said and "the other side does not" in said
+    assert result["tokenized"] is None
 
 
 def test_tokenized_files_are_named(files: dict) -> None:

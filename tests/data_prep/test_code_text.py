@@ -105,6 +105,8 @@ def test_summaries_are_cut_and_joined(summaries, run, coding):
                 units = [unit if unit in known else "<unk>" for unit in units]
             expected.append(units)
         assert read_back(summaries / "bin", split) == expected
+    if coding == "bpe":  # of both sides
+        assert "r a" in (summaries / "bin" / "codes").read_text()
     if coding == "words":
         assert read_back(summaries / "bin", "train")[0] == (
             "the old bird sat <sep> a bird </s>".split()

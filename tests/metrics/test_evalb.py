@@ -188,6 +188,8 @@ def test_the_summary_by_hand():
         **{"complete_match": 50.0, "average_crossing": 0.5, "no_crossing": 50.0},
         **{"2_or_less_crossing": 100.0, "tagging_accuracy": 100.0},
     }
+    found = summary([SentenceScore(1, 5, crossing=crossings) for crossings in range(4)])
+    assert (found["no_crossing"], found["2_or_less_crossing"]) == (25, 75)
     nothing = summary([score(GOLD, "")])
     assert nothing["bracketing_fmeasure"] is None and nothing["bracketing_recall"] == 0
 

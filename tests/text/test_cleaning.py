@@ -126,7 +126,7 @@ def test_pairs_stay_pairs_and_every_other_is_counted(pairs, most, ratio, twice):
 
 
 def pairs_of(seed: int, count: int = 600) -> list[Pair]:
-    """A made-up language pair; a tenth of the sentences come in several pairs."""
+    """A made-up language pair; a fifth of the sentences come in several pairs."""
     rng = random.Random(seed)
     words = ["".join(rng.choices("aeiounrst", k=rng.randint(3, 7))) for _ in range(80)]
     to_cyrillic = str.maketrans("aeiounrstAEIOUNRST", "оеияюмлкпОЕИЯЮМЛКП")
@@ -138,6 +138,8 @@ def pairs_of(seed: int, count: int = 600) -> list[Pair]:
     pairs = [(left, left.translate(to_cyrillic) + ".") for left in lefts]
     for _ in range(count // 10):
         pairs.append((rng.choice(lefts).upper(), sentence().translate(to_cyrillic) + "."))
+        left, right = rng.choice(pairs)
+        pairs.append((left[::-1], right))
     return pairs
 
 
@@ -225,6 +227,7 @@ def test_only_repeated_text_is_repeated(tmp_path):
     tested = write(tmp_path, [("वह जाता था", "He went once.")], "t")
     found = report_of(tmp_path, own_text(tmp_path, "--train", *files, "--test", *tested))
     assert found["files"]["train"] == {"read": 84, "kept": 84, "dropped": {}}
+    assert found["splits"] == {"test": 1, "valid": 8, "train": 76}
     same = ["Caf\u00e9 a  b", "cafe\u0301 A B ", "CAF\u00c9 a b"]
     assert len(set(map(sentence_key, same))) == 1
     different = ["Ma\u00dfe", "Masse", "10\u2076", "106", "a", "\uff41", "a\u0301", "a!", "!", "?"]

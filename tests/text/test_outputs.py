@@ -133,6 +133,10 @@ def test_only_binarized_data_is_replaced(tmp_path):
         with pytest.raises(UserError, match=f"holds {held}"), outputs.new_data_folder(output):
             pass
         (output / held).unlink()
+    (output / "codes").mkdir()
+    with pytest.raises(UserError, match="holds codes"), outputs.new_data_folder(output):
+        pass
+    (output / "codes").rmdir()
     link = tmp_path / "link"
     link.symlink_to(output)
     with outputs.new_data_folder(link) as (folder, _):
