@@ -13,6 +13,9 @@ from vaswani_plugin.metrics.perplexity import (
     perplexity,
     rates,
 )
+from vaswani_plugin.metrics.scored_text import read_scored_text
+from vaswani_plugin.text.binary import binarize
+from vaswani_plugin.text.dictionary import write_dictionary
 
 TEXT = ["the cat sat", "", "thé 🐈  sat "]
 
@@ -76,3 +79,14 @@ def test_what_has_no_rate():
     assert nothing["bits_per_word"] is None and nothing["perplexity_per_word"] is None
     assert nothing["bits_per_character"] == 1.0
     assert perplexity(1e6) == math.inf
+
+
+def test_an_unk_of_the_text_itself_is_no_loss(tmp_path):
+    (tmp_path / "text").write_text("a <unk> b\n")
+    write_dictionary([("a", 1)], tmp_path / "dict.txt")
+    binarize(str(tmp_path / "text"), tmp_path / "test", [("a", 1)], 1)
+    assert read_scored_text(None, tmp_path).tokens.unknown == 2
+    assert read_scored_text(tmp_path / "text", tmp_path).tokens.unknown == 1
+    (tmp_path / "text").write_text("a\n" * 2)
+    with pytest.raises(ValueError, match="has 2 lines, .*/test 1: they must be the same"):
+        read_scored_text(tmp_path / "text", tmp_path)
