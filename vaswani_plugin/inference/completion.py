@@ -111,16 +111,10 @@ class TextCoder:
         return self.pipeline.decode(text) if self.pipeline else text
 
     def prompt(self, number: int, text: str, longest: int, long: str) -> Prompt:
-        """A prompt as the model reads it.
-
-        Args:
-            number: of the prompt, for messages.
-            text: its text.
-            longest: most tokens that the new ones leave room for.
-            long: "cut" reads only the last tokens of a longer one, "error" refuses it.
+        """A prompt as the model reads it; `long` says what to do where it has more than `longest`.
 
         Raises:
-            UserError: the prompt is too long.
+            UserError: the prompt is too long, and `long` is "error".
         """
         text = check_text(text, f"prompt {number}")
         units = self.encode(text if self.by_character else text.rstrip(" "))
@@ -174,27 +168,17 @@ def complete(
     suppressed: tuple[str, ...] = (),
     random: torch.Generator | None = None,
 ) -> list[list[Continuation]]:
-    """Continue all prompts in one batch.
+    """Continue all prompts in one batch, each after an end of sentence, as in training.
 
-    An end of sentence is put before every prompt, as before every sample in training.
-
-    Args:
-        model: other models than our Transformer and our LSTM read the whole text again for every
-            token.
-        dictionary: the model's dictionary.
-        prompts: token numbers, without that end of sentence; an empty prompt begins a text.
-        options: of the search; `max_len_a` and `max_len_b` are ignored.
-        max_new_tokens: a text is cut after this many new tokens, or at the model's last position.
-        stop_at: the token that ends a text, usually the end of sentence; None: no token does.
-        suppressed: words that are never written.
-        random: draws the samples; None: PyTorch's own generator of the device.
+    The prompts are numbers of tokens. A text is cut after `max_new_tokens`, or at the model's last
+    position; the token `stop_at` ends it, if any. The words `suppressed` are never written, and
+    `random` draws the samples.
 
     Returns:
         For each prompt at most W continuations without their texts, the best score first.
 
     Raises:
-        UserError: when a prompt leaves no position for a new token, or options contradict each
-            other.
+        UserError: a prompt leaves no position for a new token, or options contradict each other.
     """
     read = [[dictionary.eos(), *prompt] for prompt in prompts]
     limits = [min(max_new_tokens, model.longest_target - len(prompt)) for prompt in read]

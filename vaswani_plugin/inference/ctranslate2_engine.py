@@ -75,13 +75,10 @@ def has_gpu() -> bool:
 
 
 class CTranslate2Engine:
-    """Our `Engine` over CTranslate2; see `inference.engine.Engine`.
+    """Our `Engine` over CTranslate2, of a folder that `vaswani export --to ctranslate2` wrote.
 
-    Args:
-        folder: of a model that `vaswani export --to ctranslate2` wrote.
-        device: "cpu", "cuda" or a GPU by its number, such as "cuda:1".
-        compute_type: CTranslate2's type of computation; "default": as the model is stored.
-        threads: of the CPU; 0 is CTranslate2's choice.
+    The device is "cpu", "cuda" or "cuda:N". With the type "default" it computes as the model is
+    stored; 0 threads leave their number to CTranslate2.
 
     Raises:
         ValueError: CTranslate2 is missing, or the folder holds no model of ours.
@@ -126,12 +123,7 @@ class CTranslate2Engine:
     def decode(
         self, sources: Sequence[Tokens], options: SearchOptions, seed: int | None = None
     ) -> list[list[Decoded]]:
-        """See `Engine`. Token scores are given only together with alignments.
-
-        Raises:
-            UserError: an option that this engine doesn't have, or a beam that is wider than the
-                vocabulary.
-        """
+        """See `Engine`. Token scores are given only together with alignments."""
         given, usual = asdict(options), asdict(SearchOptions(**PAPER_DECODING))
         strange = [k for k in given if given[k] != usual[k] and k not in KNOWN_OPTIONS]
         if strange:

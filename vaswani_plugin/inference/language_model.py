@@ -189,19 +189,10 @@ class LanguageModel:
         stops: bool = True,
         random: torch.Generator | None = None,
     ) -> list[list[Continuation]]:
-        """Complete prompts in batches of similar length.
+        """Complete prompts, numbers of tokens, in batches; see `completion.complete`.
 
         Args:
-            prompts: numbers of tokens.
-            options: of the search.
-            max_new_tokens: a text is cut after so many.
-            batch_tokens: most tokens of a batch, padding included.
-            suppressed: words that are never written.
             stops: whether the end of a line ends a text.
-            random: see `completion.complete`.
-
-        Returns:
-            The continuations of each prompt without their texts, the best one first.
         """
         use_threads(self.threads)
         stop = self.dictionary.eos() if stops else None
@@ -302,15 +293,10 @@ class LanguageModel:
         return size
 
     def stream_scorer(self, numbers: NDArray[np.int64], carry_state: bool = False) -> StreamScorer:
-        """Prepare to score a stream of tokens in windows.
-
-        Args:
-            numbers: of the tokens, (N,).
-            carry_state: go on with the state of a recurrent model from window to window.
+        """Prepare to score a stream of tokens in windows; see `StreamScorer`.
 
         Raises:
-            UserError: the model was trained to summarize, or is not our recurrent one and would
-                have to carry its state.
+            UserError: the model was trained to summarize, or has no state to carry.
         """
         self.require_whole_texts()
         if carry_state and not isinstance(self.model.decoder, RecurrentLanguageModel):

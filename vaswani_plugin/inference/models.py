@@ -191,14 +191,7 @@ def make_transformer(
     weights: Mapping[str, Tensor],
     path: Path,
 ) -> EncoderDecoder:
-    """Build a model with these weights, in evaluation mode.
-
-    Args:
-        sizes: of the model.
-        source: dictionary.
-        target: dictionary.
-        weights: by the names of a checkpoint.
-        path: the checkpoint, for messages.
+    """Build a model with a checkpoint's weights, in evaluation mode; `path` is for messages.
 
     Raises:
         ValueError: sizes, dictionaries and weights don't fit together.
@@ -225,14 +218,9 @@ def _require_layers(path: Path, weights: Mapping[str, Tensor], **layers: int) ->
 
 
 def with_weights(make: Callable[[], Model], weights: Mapping[str, Tensor], path: Path) -> Model:
-    """Build a model with these weights, in evaluation mode.
+    """Build a model with a checkpoint's weights, in evaluation mode; `path` is for messages.
 
     A few bytes may claim any sizes: they are compared with the weights' own before memory is taken.
-
-    Args:
-        make: makes the model.
-        weights: by the names of a checkpoint.
-        path: the checkpoint, for messages.
 
     Raises:
         CheckpointError: sizes and weights don't fit together.
@@ -249,10 +237,8 @@ def with_weights(make: Callable[[], Model], weights: Mapping[str, Tensor], path:
 class TextTask:
     """How a language model was trained to read text.
 
-    Args:
-        tokens_per_sample: length of a training window in tokens.
-        saw_lines_apart: each training sample was a single line, without earlier lines as context.
-        loss_after: only the tokens after this symbol counted in the loss of a line; None: all did.
+    With `saw_lines_apart` each sample was a single line, without earlier lines as context. Only the
+    tokens after the symbol `loss_after` counted in the loss of a line; None: all did.
     """
 
     tokens_per_sample: int
@@ -261,11 +247,7 @@ class TextTask:
 
     @classmethod
     def of(cls, task: Mapping[str, Any], path: Path) -> "TextTask":
-        """Read a checkpoint's configuration of the task.
-
-        Args:
-            task: the configuration.
-            path: of the checkpoint, for messages.
+        """Read a checkpoint's configuration of the task; `path` is for messages.
 
         Raises:
             UserError: it is another task, or one with options that only fairseq knows.
@@ -372,10 +354,7 @@ def refuse_other_dictionaries(
 ) -> None:
     """Refuse dictionaries that differ from those of the training, even if their sizes agree.
 
-    Args:
-        folder: of the dictionaries, for the message.
-        task_state: the task's part of the checkpoint; one without digests fits any dictionary.
-        digests: of the dictionaries, by side: "source" or "target".
+    `task_state` is the task's part of the checkpoint, `digests` are by side: "source" or "target".
 
     Raises:
         UserError: a dictionary has other words, or the same words in another order.
@@ -391,10 +370,7 @@ def refuse_other_dictionaries(
 
 @contextmanager
 def mismatches_explained(files: str) -> Iterator[None]:
-    """Turn PyTorch's error about weights that don't fit into a `CheckpointError`.
-
-    Args:
-        files: the checkpoints' names, for the message.
+    """Turn PyTorch's error about weights that don't fit into one line with the files' names.
 
     Raises:
         CheckpointError: the weights don't fit the model. Other errors pass unchanged.

@@ -32,9 +32,7 @@ _MAKE = "make one of a bundle with `vaswani export --to onnx`"
 def past_names(kind: str, layers: int) -> list[str]:
     """Optimum's names of the keys and values: of each layer the target's, then the source's.
 
-    Args:
-        kind: "past_key_values" for inputs, "present" for outputs.
-        layers: of the decoder.
+    The kind is "past_key_values" for inputs, "present" for outputs.
     """
     sides = [f"{kind}.{n}.{side}" for n in range(layers) for side in ("decoder", "encoder")]
     return [f"{side}.{part}" for side in sides for part in ("key", "value")]
@@ -62,14 +60,7 @@ def import_onnxruntime() -> ModuleType:
 
 
 class Graph:
-    """One ONNX file.
-
-    Args:
-        path: of the file.
-        threads: of the CPU.
-
-    Attributes:
-        inputs, outputs: names.
+    """One ONNX file, with the names of its inputs and outputs.
 
     Raises:
         ValueError: onnxruntime is missing or can't load the file.
@@ -102,12 +93,7 @@ class Graph:
 
 
 class OnnxTransformer:
-    """The three graphs of a folder, with the methods that the search calls.
-
-    Args:
-        folder: of an export.
-        padding_idx: number of the padding in the source dictionary.
-        threads: of the CPU.
+    """The three graphs of a folder; see `search.models.PairModel`.
 
     Raises:
         ValueError: onnxruntime is missing, or the folder holds no export of ours.
@@ -142,12 +128,7 @@ class OnnxTransformer:
         self.weights_name = weights
 
     def encode(self, tokens: Tensor) -> dict[str, Tensor]:
-        """Encode sources (B, S), padded on either side.
-
-        Returns:
-            The decoder's inputs: `encoder_hidden_states` (B, S, D) and `encoder_attention_mask`
-            (B, S), 0 at padding.
-        """
+        """Sources (B, S), padded on either side -> the decoder's inputs of their side."""
         mask = tokens.ne(self.padding_idx).long()
         encoded = self.encoder_graph.run({"input_ids": tokens, "attention_mask": mask})
         return {
@@ -170,12 +151,7 @@ class OnnxTransformer:
 
 
 class OnnxBeams:
-    """The hypotheses of one batch; each `step` appends a token. See `search.models.Beams`.
-
-    Args:
-        model: the graphs.
-        encoded: the decoder's inputs of the source.
-    """
+    """The hypotheses of one batch; see `search.models.Beams`."""
 
     def __init__(self, model: OnnxTransformer, encoded: dict[str, Tensor]) -> None:
         self.model = model
@@ -185,15 +161,7 @@ class OnnxBeams:
         self.beams = 1
 
     def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
-        """Append a token to every hypothesis.
-
-        Args:
-            tokens: (B, W).
-            parents: (B, W), the earlier hypothesis that each one continues; None at first.
-
-        Returns:
-            Attention to the source, (B, W, S).
-        """
+        """See `Beams`."""
         model, (sentences, beams) = self.model, tokens.shape
         graph, inputs = model.first, self.encoded
         if parents is not None:
@@ -233,10 +201,6 @@ def _select(tensors: dict[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
 
 class OnnxEngine(SearchEngine):
     """Our `Engine` over onnxruntime: all options of our search, on the CPU.
-
-    Args:
-        bundle: that `vaswani export --to onnx` wrote.
-        threads: of the CPU; None: as many as PyTorch has now.
 
     Raises:
         ValueError: onnxruntime is missing, or the folder holds no export of ours.

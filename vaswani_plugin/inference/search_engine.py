@@ -68,8 +68,7 @@ class SearchEngine:
         """See `Engine`.
 
         Raises:
-            UserError: options that contradict each other, or a batch that doesn't fit into the
-                GPU's memory.
+            UserError: also where a batch doesn't fit into the GPU's memory.
         """
         use_threads(self.threads)
         random = None if seed is None else torch.Generator(self.device).manual_seed(seed)
@@ -107,14 +106,7 @@ class SearchEngine:
 
 
 class TorchEngine(SearchEngine):
-    """Our search over an encoder-decoder of `modules`.
-
-    Args:
-        loaded: the model and its dictionaries.
-        device: where to decode.
-        dtype: of the weights; None leaves them as they are.
-        threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
-    """
+    """Our search over an encoder-decoder of `modules`, moved to a device and a type of weights."""
 
     def __init__(
         self,
@@ -187,12 +179,7 @@ def load_scorer(paths: Sequence[Path], data: Path, device: torch.device) -> Sear
 
 
 def decode(search: Search, sources: Tensor, dictionary: TokenDictionary) -> list[list[Decoded]]:
-    """The hypotheses of a batch.
-
-    Args:
-        search: over our model.
-        sources: of `source_rows`.
-        dictionary: of the target.
+    """The hypotheses of a batch of `source_rows`.
 
     Raises:
         UserError: the batch doesn't fit into the GPU's memory.

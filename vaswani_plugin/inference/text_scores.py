@@ -61,16 +61,10 @@ class TextScore:
 def log_probabilities(
     model: TextModel, tokens: Tensor, scored: list[slice], targets: Tensor
 ) -> Tensor:
-    """log P of given next tokens.
+    """log P of given next tokens, text after text, (S,), natural logarithms.
 
-    Args:
-        model: the language model.
-        tokens: texts shifted right, (B, T), padded on the right.
-        scored: the positions of each text whose next tokens are scored.
-        targets: these next tokens, text after text, (S,).
-
-    Returns:
-        Natural logarithms (S,), at least in float32.
+    The texts (B, T) are shifted right and padded on the right; `scored` are the positions of each
+    whose next tokens, `targets` (S,), are scored.
     """
     features = model.features(tokens)
     rows = torch.cat([row[part] for row, part in zip(features, scored, strict=True)])
@@ -88,15 +82,7 @@ def score_texts(
     batch_tokens: int,
     advance: Advance = lambda count: None,
 ) -> list[TextScore]:
-    """Score texts, each by itself.
-
-    Args:
-        model: the language model.
-        dictionary: of its tokens.
-        texts: their tokens, without an end.
-        batch_tokens: most tokens of a batch, padding included.
-        advance: is called after each batch with the number of its texts.
-    """
+    """Score texts, tokens without an end, each by itself; `advance` counts those of each batch."""
     index, end = dictionary.index, dictionary.eos()
     device = next(model.decoder.parameters()).device
 
@@ -124,15 +110,10 @@ class Window:
 
 
 def windows(length: int, tokens_per_sample: int, context_window: int) -> list[Window]:
-    """Cut a stream into windows as fairseq-eval-lm does.
-
-    Args:
-        length: N.
-        tokens_per_sample: T, context included.
-        context_window: most tokens of a window that are context.
+    """Cut a stream of `length` tokens into windows as fairseq-eval-lm does.
 
     Raises:
-        ValueError: the context leaves nothing to score.
+        UserError: the context leaves nothing to score.
     """
     if not 0 <= context_window < tokens_per_sample:
         raise UserError(
@@ -147,14 +128,9 @@ def windows(length: int, tokens_per_sample: int, context_window: int) -> list[Wi
 
 
 class StreamScorer:
-    """A model and the stream that it scores.
+    """A model and the stream that it scores, numbers (N,); its first input is `end`, </s>.
 
-    Args:
-        model: the language model.
-        numbers: the stream, (N,).
-        pad: number of the padding symbol.
-        end: number of </s>, which is the first input of the stream.
-        carry_state: go on with the state of a recurrent model from window to window.
+    With `carry_state` the state of a recurrent model goes on from window to window.
     """
 
     def __init__(
@@ -178,10 +154,7 @@ class StreamScorer:
     ) -> NDArray[np.float64]:
         """log P of every token with fixed weights, natural logarithms, (N,).
 
-        Args:
-            cut: the windows.
-            batch_tokens: most tokens of a batch, padding and context included.
-            advance: is called after each batch with the number of its scored tokens.
+        A batch has at most so many tokens; `advance` counts the scored ones.
         """
         scores = np.empty(len(self.targets))
         self.states = None
@@ -204,19 +177,12 @@ class StreamScorer:
     ) -> NDArray[np.float64]:
         """log P of every token while the model learns, natural logarithms, (N,).
 
-        The trained weights are restored afterwards. Nothing else may use the model meanwhile.
-
         After each window, w <- w + decay (w_0 - w) - rate dL/dw. L is the window's mean loss in
-        nats per token, and w_0 are the trained weights.
-
-        Args:
-            cut: the windows.
-            rate: learning rate.
-            decay: how far each update moves the weights back to the trained ones, from 0 to 1.
-            advance: is called after each window with the number of its scored tokens.
+        nats per token, w_0 are the trained weights, restored afterwards. Nothing else may
+        use the model meanwhile.
 
         Raises:
-            ValueError: a log-probability is not finite, because the rate is too large.
+            UserError: a log-probability is not finite, because the rate is too large.
         """
         scores = np.empty(len(self.targets))
         self.states = None

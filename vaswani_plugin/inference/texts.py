@@ -29,14 +29,7 @@ USUAL_LENGTH = 250
 
 
 class TextTooLong(UserError):
-    """A text of more subwords than the model takes.
-
-    Args:
-        number: of the text, from 1 on.
-        count: of its subwords.
-        longest: most subwords that the model takes.
-        message: None: that of a translator.
-    """
+    """A text of more subwords than the model takes; `number` counts texts from 1 on."""
 
     def __init__(self, number: int, count: int, longest: int, message: str | None = None) -> None:
         super().__init__(
@@ -84,17 +77,10 @@ def encode(text: str, pipeline: Pipeline, name: str = "the text") -> tuple[str, 
 def encode_whole(
     text: str, pipeline: Pipeline, name: str, longest: int, least: int = 1
 ) -> tuple[str, ...]:
-    """The subwords of a text that must fit into the model uncut.
-
-    Args:
-        text: the text.
-        pipeline: of its language.
-        name: of the text, for errors.
-        longest: most subwords.
-        least: fewest subwords.
+    """The subwords of a text that must fit into the model uncut; `name` is for errors.
 
     Raises:
-        UserError: the text has fewer or more subwords.
+        UserError: the text has fewer than `least` or more than `longest` subwords.
     """
     tokens = encode(text, pipeline, name)
     if len(tokens) < least:
@@ -109,18 +95,12 @@ def read_source(
 ) -> Source:
     """Encode a text to translate, sentence by sentence.
 
-    A sentence of more subwords than the longest one in training is cut into pieces.
-
-    Args:
-        text: the text.
-        number: from 1 on, for errors.
-        pipeline: of its language.
-        longest: most subwords that the model takes.
-        long: what to do with more of them, one of `LONG`.
-        one_sentence: the text is one sentence, and cut only where it is longer than `longest`.
+    A sentence of more subwords than the longest one in training is cut into pieces; where the text
+    is taken as one sentence, only one of more than `longest`. `long` is one of `LONG`, `number` is
+    that of the text, for errors.
 
     Raises:
-        TextTooLong: a sentence has more subwords, and `long` is "error".
+        TextTooLong: a sentence has more than `longest` subwords, and `long` is "error".
         UserError: see `check_text`.
     """
     plain = one_line(text, f"text {number}")
@@ -170,12 +150,8 @@ def join_translation(
 def join_pieces(pieces: list[tuple[int, list[Decoded]]]) -> list[Decoded]:
     """Join the hypotheses of a text's pieces: the best ones, the second best ones, and so on.
 
-    Args:
-        pieces: for each piece the number of its source subwords, and its hypotheses.
-
-    Returns:
-        Hypotheses of the text. Tokens and token scores are concatenated, scores are added, and
-        alignments count from the text's first subword.
+    Each piece has its number of source subwords and its hypotheses. Tokens and token scores are
+    concatenated, scores are added, and alignments count from the text's first subword.
     """
     if not pieces:
         return []
@@ -196,12 +172,7 @@ def join_pieces(pieces: list[tuple[int, list[Decoded]]]) -> list[Decoded]:
 
 
 def seed_of(seed: int, number: int) -> int:
-    """The seed of the random numbers of one batch or text.
-
-    Args:
-        seed: of the caller.
-        number: of the batch or text; each number of one seed gives other random numbers.
-    """
+    """The seed of one batch or text: each number of a caller's seed gives other random numbers."""
     words = np.random.SeedSequence((seed % 2**64, number)).generate_state(2, np.uint32)
     return int(words[0]) << 31 | int(words[1]) >> 1
 
@@ -209,15 +180,10 @@ def seed_of(seed: int, number: int) -> int:
 def batches_by_length(
     lengths: Sequence[int], most: int, order: Iterable[int] | None = None
 ) -> Iterator[list[int]]:
-    """Group texts of similar length into batches; the longest texts come first.
+    """Group texts of similar length into batches, as numbers of texts from 0 on.
 
-    Args:
-        lengths: tokens of each text.
-        most: most tokens of a batch, padding included; a longer text is a batch of its own.
-        order: of the texts, in place of the longest first.
-
-    Yields:
-        The numbers of a batch's texts, from 0 on.
+    A batch has at most `most` tokens, padding included, or a single text. The longest texts come
+    first, unless another order is given.
     """
     batch: list[int] = []
     longest = 0
@@ -234,13 +200,7 @@ def batches_by_length(
 def in_batches(
     texts: Sequence[Sequence[object]], most: int, answer: Callable[[list[int]], Sequence[T]]
 ) -> list[T]:
-    """The answer to each text, of batches of similar length.
-
-    Args:
-        texts: their tokens; each has an end that is not among them.
-        most: most tokens of a batch; see `batches_by_length`.
-        answer: the answers to the texts of these numbers.
-    """
+    """The answer to each text, given as tokens without its end, of batches of similar length."""
     found: dict[int, T] = {}
     for batch in batches_by_length([len(text) + 1 for text in texts], most):
         found.update(zip(batch, answer(batch), strict=True))
@@ -271,14 +231,10 @@ def split_into_buffers(items: Iterable[T], size: int) -> Iterator[list[T]]:
 def one_or_many(
     texts: str | Iterable[str], stream: Callable[..., Iterator[T]], unit: str, progress: bool
 ) -> T | list[T]:
-    """The answer to one text, or the answers to several.
+    """The answer to one text, or the answers to several, by a method that streams.
 
-    Args:
-        texts: one or several.
-        stream: takes texts and the keyword `buffer`, and gives the answers in order.
-        unit: of the bar, such as "sentences".
-        progress: show the bar on standard error; one text has none. The answers then come by the
-            stream's own buffer, so that the bar moves; otherwise all texts share their batches.
+    A bar on standard error moves with the stream's own buffers; without one all texts share their
+    batches.
     """
     if isinstance(texts, str):
         return next(stream([texts]))

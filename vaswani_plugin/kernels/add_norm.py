@@ -46,16 +46,7 @@ def threshold_of(p: float) -> int:
 
 
 def keep_mask(x: Tensor, p: float) -> tuple[Tensor, float]:
-    """Draw which elements stay.
-
-    Args:
-        x: any shape, on the CPU.
-        p: probability of dropping, 0 <= p < 1 - 2^-17.
-
-    Returns:
-        A uint8 tensor of the shape of `x`, 1 where an element stays; and the factor for elements
-        that stay, the inverse of the probability to stay.
-    """
+    """Draw which elements of `x` stay: a uint8 tensor, 1 where one stays, and their factor."""
     seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
     draws = np.random.SFC64(seed).random_raw((x.numel() + 3) // 4)  # of 64 bits
     levels = torch.from_numpy(draws.view(np.int16))[: x.numel()].view(x.shape)

@@ -79,23 +79,15 @@ def chunk_rows(vocabulary: int, width: int, in_cache: bool) -> int:
     """Return the number of tokens in a chunk: as many as the cache holds, but at least D.
 
     With fewer, accumulating the weight's gradient takes longer than the products themselves.
-
-    Args:
-        vocabulary, width: V and D.
-        in_cache: whether the logits are to stay in a processor's cache.
     """
     elements = CHUNK_ELEMENTS if in_cache else DEVICE_CHUNK_ELEMENTS
     return max(1, elements // vocabulary, width)
 
 
 class _Gradients:
-    """Accumulates the gradients of features and weight, chunk by chunk.
+    """Accumulates the gradients of features (N, D) and weight (V, D), chunk by chunk.
 
-    Args:
-        features: (N, D).
-        weight: (V, D).
-        real: boolean (N,), False at padding; None: there is no padding.
-        wanted: whether the gradient of the features is wanted, and that of the weight.
+    `real` (N,) is False at padding, None: there is none; `wanted` says which gradients are.
     """
 
     def __init__(

@@ -31,16 +31,7 @@ class OneDNNLinear(nn.Linear):
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Compute `torch.nn.functional.linear`, with gradients of x, weight and bias.
-
-    Args:
-        x: (..., D).
-        weight: (V, D).
-        bias: (V,), or None.
-
-    Returns:
-        (..., V).
-    """
+    """Compute `torch.nn.functional.linear`, with gradients of x (..., D), weight and bias."""
     rows = x.reshape(-1, x.size(-1))
     if torch.is_grad_enabled():
         y = _Linear.apply(rows, weight, bias)

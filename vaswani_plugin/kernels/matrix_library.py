@@ -76,16 +76,9 @@ def takes_onednn(a: Tensor) -> bool:
 
 
 def product(a: Tensor, b: Tensor, bias: Tensor | None = None, out: Tensor | None = None) -> Tensor:
-    """Compute a b^T + bias, without gradients.
+    """Compute a b^T + bias without gradients: (R, D) and (V, D), of any strides -> (R, V).
 
-    Args:
-        a: (R, D), of any strides.
-        b: (V, D), of any strides.
-        bias: (V,).
-        out: (R, V), receives the result; None: the result is a new tensor.
-
-    Returns:
-        (R, V).
+    `out` receives the result; None: the result is a new tensor.
     """
     if takes_onednn(a):
         y = onednn_product(a, b, bias)

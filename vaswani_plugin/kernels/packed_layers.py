@@ -40,10 +40,7 @@ def _is_for_onednn(weight: Tensor) -> bool:
 class PackedLinear:
     """Computes x W^T + b, or max(0, x W^T + b), without gradients.
 
-    Args:
-        weight: W, (V, D). It must not change afterwards, since it may be copied or not.
-        bias: b, (V,).
-        relu: apply max(0, .) to the result.
+    W must not change afterwards, since it may be copied or not.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> None:
@@ -66,12 +63,7 @@ class PackedLinear:
 
 
 def packed_by_head(heads: int, *parts: tuple[nn.Linear, float]) -> PackedLinear:
-    """Join several projections of one input; the outputs of a head are contiguous.
-
-    Args:
-        heads: H, the number of heads that divide the outputs of every part.
-        parts: projections, each with a factor that multiplies its result.
-    """
+    """Join projections of one input, each with a factor; the outputs of a head are contiguous."""
 
     def joined(name: str) -> Tensor:
         own = [f * getattr(linear, name).unflatten(0, (heads, -1)) for linear, f in parts]
@@ -163,12 +155,7 @@ class PackedCrossAttention:
         self.output = PackedLinear(self.output_weight, self.output_bias)
 
     def read(self, encoded: Tensor, padding: Tensor | None) -> "SourceMemory | FoldedMemory":
-        """Project the sources once, for all beams and steps.
-
-        Args:
-            encoded: encoder output, (B, S, D).
-            padding: (B, S), True at padding; None where there is none.
-        """
+        """Project the sources (B, S, D) once; `padding` (B, S) is True at padding."""
         sentences, length, d_model = encoded.shape
         both = self.key_value(encoded.flatten(0, 1)).view(sentences, length, self.heads, -1)
         both = both.transpose(1, 2).flatten(0, 1)  # (B H, S, K + V)
@@ -178,13 +165,7 @@ class PackedCrossAttention:
 
 
 class SourceMemory:
-    """Keys and values of a batch of sources, cached.
-
-    Args:
-        weights: of the attention.
-        keys_values: (B H, S, K + V).
-        padding: (B, S), True at padding; None where there is none.
-    """
+    """Keys and values (B H, S, K + V) of a batch of sources, cached."""
 
     def __init__(
         self, weights: PackedCrossAttention, keys_values: Tensor, padding: Tensor | None
@@ -197,14 +178,7 @@ class SourceMemory:
             self.bias = hidden.repeat_interleave(weights.heads, 0)[:, None]  # (B H, 1, S)
 
     def attend(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the sub-layer without its LayerNorm.
-
-        Args:
-            x: (R, D).
-
-        Returns:
-            x + attention (R, D), and the weights (B, H, W, S).
-        """
+        """(R, D) -> x + attention (R, D), without its LayerNorm; and the weights (B, H, W, S)."""
         heads, d_k = self.weights.heads, self.weights.d_k
         sentences = self.keys_values.size(0) // heads
         query = self.weights.query(x).view(sentences, -1, heads, d_k).transpose(1, 2)
@@ -234,10 +208,6 @@ class FoldedMemory:
 
     For a single sentence, the number of function calls costs more than the matrix products. So the
     sub-layer becomes two products with a softmax between them.
-
-    Args:
-        weights: of the attention.
-        keys_values: (H, S, K + V).
     """
 
     def __init__(self, weights: PackedCrossAttention, keys_values: Tensor) -> None:

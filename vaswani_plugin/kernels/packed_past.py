@@ -67,13 +67,8 @@ class BeamPast:
     def open_slots(self, beams: int, parents: Tensor | None) -> Tensor:
         """Add a slot at the end for each beam's new position.
 
-        Args:
-            beams: W, the number of beams of this step.
-            parents: (B, W), the beam of the previous step that each beam continues; None where
-                every beam continues itself.
-
-        Returns:
-            The bias of the scores, (B H, W, N): 0 at slots that a beam sees, -inf at others.
+        `parents` (B, W) are the beams that the W beams continue; None: each continues itself.
+        Returns the bias of the scores, (B H, W, N): 0 at slots that a beam sees, -inf at others.
         """
         if parents is not None:
             past = parents[:, :, None].expand(-1, -1, self.bias.size(2))

@@ -99,23 +99,11 @@ class Packed:
         self.projection = PackedLinear(decoder.projection.weight)
 
     def start(self, memory: Memory, beam: int, with_attention: bool = True) -> "DecoderBeams":
-        """Start to decode a batch.
-
-        Args:
-            memory: the encoded sources.
-            beam: W, the greatest number of hypotheses of a sentence.
-            with_attention: whether `step` returns the attention to the source.
-        """
+        """Start to decode a batch; `beam` is the greatest W. See `search.models.Start`."""
         return DecoderBeams(self, memory, beam, with_attention)
 
     def go_on(self, prompts: Tensor, lengths: Tensor, beam: int) -> "TextBeams":
-        """Start to continue a batch of prompts.
-
-        Args:
-            prompts: (B, P), padded on the right.
-            lengths: of the prompts, (B,), none 0.
-            beam: W, the greatest number of continuations of a prompt.
-        """
+        """Start to continue a batch of prompts (B, P), padded on the right, none of length 0."""
         return TextBeams(self, prompts, lengths, beam)
 
 

@@ -45,32 +45,20 @@ Choose = Callable[[Tensor, Tensor, Tensor], Candidates]
 
 
 def chunk_rows(vocabulary: int, beams: int, device: torch.device) -> int:
-    """Return how many sentences are processed together, at least 1.
-
-    Args:
-        vocabulary, beams: V, and the beams of a sentence.
-        device: of the log-probabilities.
-    """
+    """Return how many sentences are processed together, at least 1."""
     elements = CHUNK if runs_on_host(device) else DEVICE_CHUNK
     return max(1, elements // (vocabulary * beams))
 
 
 class BeamSearch:
-    """The search over one batch of sentences.
+    """The search over one batch of sentences, whose sources the models have encoded.
 
     Args:
-        ensemble: the models, which have encoded the sources.
-        choose: chooses the candidates among all continuations.
-        constraints: restrict the next tokens.
-        rules: how hypotheses are scored and when a sentence is done.
-        beam: W.
-        groups: G.
-        limits: greatest number of tokens before the end of each sentence, a list of B.
+        ensemble, choose, constraints, rules, trackers: see their types.
+        beam, groups: W and G.
+        limits: greatest number of tokens before the end of each sentence.
         prefix: tokens that each output must begin with, (B, P), padded.
-        start: number of the token before the first one.
-        eos: number of the end of sentence.
-        pad: number of the padding.
-        trackers: constraints with a state for each hypothesis.
+        start, eos, pad: numbers of the token before the first one, of the end, and of padding.
     """
 
     def __init__(

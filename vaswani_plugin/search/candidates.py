@@ -30,17 +30,10 @@ class Candidates(NamedTuple):
 
 
 def best(log_p: Tensor, so_far: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Find the greatest sums of a token's log P and its hypothesis's, in one pass over them.
+    """Find the `count` greatest sums of a token's log P and its hypothesis's, in one pass.
 
-    The k greatest entries are in the k blocks with the greatest maxima.
-
-    Args:
-        log_p: of the next token, (b, W, V).
-        so_far: log P of the hypotheses, (b, W).
-        count: number of sums to find, at most W V.
-
-    Returns:
-        The sums, greatest first, and their indices in the flattened (W V): both (b, count).
+    The k greatest entries are in the k blocks with the greatest maxima. Returns the sums, greatest
+    first, and their places in the flattened (W V): both (b, count).
     """
     sentences, beams, vocabulary = log_p.shape
     width = vocabulary // BLOCKS
@@ -62,13 +55,7 @@ def best(log_p: Tensor, so_far: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def best_candidates(log_p: Tensor, so_far: Tensor, beam: int) -> Candidates:
-    """Select for beam search: the 2 W likeliest, so that W unfinished ones remain if W end.
-
-    Args:
-        log_p: of the next token, (b, W', V), where W' is 1 at the start.
-        so_far: log P of the hypotheses, (b, W').
-        beam: W.
-    """
+    """Select for beam search: the 2 W likeliest, so that W unfinished ones remain if W end."""
     vocabulary = log_p.size(2)
     count = min(2 * beam, log_p.size(1) * vocabulary - 1)  # padding never comes
     values, places = best(log_p, so_far, count)
@@ -82,15 +69,8 @@ def diverse_candidates(
     """Vijayakumar et al. 2018: a group avoids tokens that earlier groups chose in this step.
 
     For the choice, a token's log P is lowered by `strength` each time an earlier group chose the
-    token. The log P of the returned candidates is not lowered.
-
-    Args:
-        log_p: of the next token, (b, W', V), where W' is 1 at the start.
-        so_far: log P of the hypotheses, (b, W').
-        beam: W.
-        groups: G.
-        strength: amount by which log P is lowered for each earlier choice.
-        open_groups: boolean (b, G), False for groups that are done; their choices don't count.
+    token; choices of groups that are done, False in `open_groups` (b, G), don't count. The log P of
+    the returned candidates is not lowered.
     """
     w = beam // groups
     chosen = log_p.new_zeros(log_p.size(0), 1, log_p.size(2))
@@ -117,14 +97,9 @@ def sampled_candidates(
 ) -> Candidates:
     """Draw W independent samples, each a group of its own.
 
-    Args:
-        log_p: of the next token, (b, W', V), where W' is 1 at the start.
-        so_far: log P of the hypotheses, (b, W').
-        beam: W.
-        top_k: sample among the k likeliest tokens only; 0 or less: among all.
-        top_p: sample among the smallest set of likeliest tokens whose total probability reaches p
-            (Holtzman et al. 2020); 0 or less: among all.
-        random: draws the samples; None: PyTorch's own generator of the device.
+    From the `top_k` likeliest tokens only, or from the smallest set of likeliest tokens whose total
+    probability reaches `top_p` (Holtzman et al. 2020); 0 or less: from all. Without `random`,
+    PyTorch's own generator of the device draws.
     """
     if top_p > 0:
         kept, tokens = log_p.sort(dim=2, descending=True)

@@ -83,12 +83,7 @@ def block_repeats(log_probabilities: Tensor, history: Tensor, n: int) -> None:
 
 
 def allow_only(choose: Callable[[int, Tensor], list[int]]) -> Constraint:
-    """Make a constraint from fairseq's `prefix_allowed_tokens_fn`.
-
-    Args:
-        choose: (sentence's number, tokens of a hypothesis so far (T,), without the start) -> the
-            tokens that may come next.
-    """
+    """Make a constraint from fairseq's `prefix_allowed_tokens_fn`: (sentence, tokens) -> list."""
 
     def constrain(log_probabilities: Tensor, step: Step) -> None:
         history = step.history

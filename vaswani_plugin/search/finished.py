@@ -111,19 +111,10 @@ class FairseqRules:
 def best_reachable_score(
     log_probability: float | Tensor, length: int, limit: int | Tensor, alpha: float
 ) -> float | Tensor:
-    """Compute the best score that an unfinished hypothesis can still reach.
+    """Compute an upper bound of log P / lp over all continuations of a hypothesis.
 
-    log P never grows as tokens are added. With alpha > 0 the penalty is most favourable at
-    the longest output, with alpha < 0 at the shortest.
-
-    Args:
-        log_probability: log P of the tokens so far, at most 0.
-        length: the least length it can end with.
-        limit: the greatest length it can end with.
-        alpha: exponent of the penalty.
-
-    Returns:
-        An upper bound of log P / lp over all continuations of the hypothesis.
+    log P never grows as tokens are added. With alpha > 0 the penalty is most favourable at the
+    longest output, `limit`, with alpha < 0 at the shortest, `length`.
     """
     favourable = limit if alpha > 0 else length
     return log_probability / length_penalty(favourable, alpha)
@@ -167,13 +158,9 @@ def _take(x: Tensor, rows: Tensor) -> Tensor:
 
 
 class FinishedHypotheses:
-    """The finished hypotheses that each search keeps, highest rank first.
+    """The finished hypotheses that each search keeps, at most W, highest rank first.
 
-    Args:
-        beam: W.
-        open: the unfinished hypotheses before the first token.
-        like: a tensor with the device and type of the log-probabilities.
-        rules: decide which hypotheses are kept.
+    `open` are the unfinished ones before the first token, `like` has the type of log-probabilities.
     """
 
     def __init__(
@@ -188,12 +175,7 @@ class FinishedHypotheses:
         self.done = torch.zeros(searches, dtype=torch.bool, device=like.device)
 
     def enter(self, ends: Tensor, found: Histories) -> None:
-        """Add candidates that finish now, and keep the best.
-
-        Args:
-            ends: True for candidates that finish, (B, C).
-            found: the candidates, the end of sentence included.
-        """
+        """Add candidates (B, C), the end included, where `ends` (B, C) is True; keep the best."""
         length = found.tokens.size(2)
         score = self.rules.score(found.log_p[:, :, -1], length)
         rank = self.rules.rank(score, length - 1).masked_fill(~ends, -math.inf)

@@ -226,12 +226,7 @@ def all_rows(sentences: Tensor, width: int) -> Tensor:
 
 
 def chosen_rows(places: Tensor, width: int) -> Tensor:
-    """Return some rows of each sentence, (B W',).
-
-    Args:
-        places: numbers of the rows within their sentence, (B, W').
-        width: W.
-    """
+    """Return rows of each sentence as (B W',), given their places in it (B, W') and W."""
     first = torch.arange(len(places), device=places.device)[:, None] * width
     return (places + first).flatten()
 

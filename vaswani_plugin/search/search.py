@@ -326,11 +326,8 @@ def threads_inside(multiply_adds: int) -> Iterator[None]:
 def run_in_threads(work: Callable[[slice], None], shares: list[slice]) -> None:
     """Run `work` on each share in its own thread; a single share runs in the caller's thread.
 
-    Meanwhile PyTorch's threads (`torch.get_num_threads()`) are divided among the shares. Whether
-    gradients are computed is as in the caller.
-
-    Raises:
-        Exception: the exception of the first share that fails.
+    Meanwhile PyTorch's threads are divided among the shares. Whether gradients are computed is
+    as in the caller. The exception of the first share that fails is raised.
     """
     if len(shares) == 1:
         work(shares[0])
@@ -352,17 +349,10 @@ def run_in_threads(work: Callable[[slice], None], shares: list[slice]) -> None:
 def hard_alignment(
     attention: Tensor, source: Tensor, target: Tensor, pad: int, eos: int
 ) -> list[tuple[int, int]]:
-    """Find for each target word the source word with the highest attention.
+    """Find for each target word (T,) the source word (S,) with the highest attention (T, S).
 
-    Args:
-        attention: (T, S).
-        source: (S,), padded on either side.
-        target: (T,).
-        pad, eos: numbers of the padding and of the end of sentence.
-
-    Returns:
-        Pairs (source word, target word) in the order of the target, counted from 0 without padding
-        and ends of sentence; empty where either side has no word.
+    Returns pairs (source word, target word) in the order of the target, counted from 0 without
+    padding and ends of sentence; none where either side has no word.
     """
     is_source, is_target = _is_word(source, pad, eos), _is_word(target, pad, eos)
     if not bool(is_source.any()) or not bool(is_target.any()):
@@ -374,14 +364,7 @@ def hard_alignment(
 def soft_alignment(attention: Tensor, source: Tensor, target: Tensor, pad: int) -> list[list[str]]:
     """Format each target token's attention to every source token, with six decimals.
 
-    Args:
-        attention: (T, S).
-        source: (S,), padded on either side.
-        target: (T,).
-        pad: number of the padding, which is left out; ends of sentence are kept.
-
-    Returns:
-        One row per target token.
+    Padding is left out, ends of sentence are kept; one row per target token.
     """
     rows = attention[target.ne(pad)][:, source.ne(pad)].tolist()
     return [[f"{weight:.6f}" for weight in row] for row in rows if row]

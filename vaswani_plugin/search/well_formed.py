@@ -32,16 +32,9 @@ def kind_of(symbol: str) -> int:
 
 
 def count_words(tokens: Tensor, ends_word: Tensor, pad: int, eos: int) -> Tensor:
-    """Count the words of each sentence: tokens that end a word, and the last token.
+    """Count the words of each sentence (B, S), padded left or right, (B,).
 
-    Args:
-        tokens: (B, S), padded left or right.
-        ends_word: boolean (V,), True where a token ends a word.
-        pad: number of the padding.
-        eos: number of the end of sentence.
-
-    Returns:
-        Numbers of words, (B,).
+    Tokens that end a word are counted, by `ends_word` (V,), and the last token.
     """
     return last_tokens_of_words(tokens, ends_word, pad, eos).sum(dim=1)
 
