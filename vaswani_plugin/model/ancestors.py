@@ -69,13 +69,7 @@ def build_one_layer(
     positions: int,
     kind: type[OneLayerLanguageModel] = OneLayerLanguageModel,
 ) -> OneLayerLanguageModel:
-    """Build the language model of the lecture notes.
-
-    Args:
-        cfg: the configuration.
-        dictionary: of the text.
-        positions: longest text in tokens.
-        kind: class of the model.
+    """Build the language model of the lecture notes; `positions` is the longest text in tokens.
 
     Raises:
         UserError: sizes don't fit, or the dropout is out of range.
@@ -113,11 +107,6 @@ def build_recurrent(
     decoder: type[TargetReader] = TargetReader,
 ) -> RecurrentEncoderDecoder:
     """Build the LSTMs of Sutskever et al. (2014), or those with attention to the source.
-
-    Args:
-        cfg: the configuration of one of the two.
-        source, target: dictionaries.
-        encoder, decoder: classes of the two halves.
 
     Raises:
         UserError: a size or a dropout is out of range, all embeddings are to be shared and the

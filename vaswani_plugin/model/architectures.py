@@ -5,16 +5,10 @@ model (section 3; Table 3, first line): the defaults of `configuration.py`.
 `fairseq_plugin/models` registers the rows with fairseq.
 """
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from vaswani_plugin.model.configuration import (
-    AttentionLSTMConfiguration,
-    Configuration,
-    OneLayerConfiguration,
-    RecurrentConfiguration,
-    RecurrentLanguageModelConfiguration,
-)
+from vaswani_plugin.model.configuration import CONFIGURATIONS, OF_AN_ENCODER
 
 PAPER_VOCABULARY = 40_960
 """Rows of the shared embedding matrix in the authors' code. They explain the printed counts."""
@@ -41,15 +35,6 @@ class Architecture:
     remark: str = ""
 
 
-def _defaults(kind: type, *names: str) -> dict[str, Any]:
-    return {name: getattr(kind, name) for name in names}
-
-
-DECODER = _defaults(
-    Configuration, "d_model", "d_ff", "decoder_layers", "heads", "d_k", "d_v", "dropout"
-)
-BASE = {**DECODER, **_defaults(Configuration, "encoder_layers")}
-RECURRENT = _defaults(RecurrentConfiguration, "d_model", "layers", "dropout")
 BIG = {"d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.3}
 
 ARCHITECTURES = (
@@ -177,7 +162,6 @@ class Family:
         model: registered name of the model; rows change its configuration.
         task: registered name of the task that trains it.
         rows: the architectures, in the order of the table.
-        base: sizes and dropout of a row that doesn't change them.
         target_rows: size of the target vocabulary where the task fixes it; None where not.
         remark: a sentence below the table.
     """
@@ -186,9 +170,15 @@ class Family:
     model: str
     task: str
     rows: tuple[Architecture, ...]
-    base: dict[str, Any] = field(default_factory=dict)
     target_rows: int | None = None
     remark: str = ""
+
+    @property
+    def base(self) -> dict[str, Any]:
+        """The values of a row that doesn't change them, by configuration key."""
+        left_out = OF_AN_ENCODER if self.model == "vaswani_lm" else ()
+        known = (f for f in fields(CONFIGURATIONS[self.model]) if f.name not in left_out)
+        return {f.name: f.default for f in known if "help" in f.metadata}
 
 
 _TRANSLATION, _PARSING = "vaswani_translation", "vaswani_parsing"
@@ -200,46 +190,14 @@ FAMILIES = (
         "vaswani_transformer",
         _TRANSLATION,
         ARCHITECTURES,
-        BASE,
         remark="Table 3 (D), label smoothing 0.0 and 0.2: vaswani_base with --label-smoothing.",
     ),
-    Family(
-        "Constituency parsing (section 6.3)",
-        "vaswani_transformer",
-        _PARSING,
-        PARSERS,
-        BASE,
-        target_rows=128,
-    ),
-    Family(
-        "Language models, decoder only",
-        "vaswani_lm",
-        _LANGUAGE_MODELING,
-        LANGUAGE_MODELS,
-        DECODER,
-    ),
-    Family(
-        "Language model of one layer",
-        "vaswani_lm_one_layer",
-        _LANGUAGE_MODELING,
-        ONE_LAYER,
-        _defaults(OneLayerConfiguration, "d_model", "d_hidden", "d_ff", "dropout"),
-    ),
-    Family(
-        "Recurrent language model",
-        "vaswani_lm_lstm",
-        _LANGUAGE_MODELING,
-        LSTM_LANGUAGE_MODELS,
-        asdict(RecurrentLanguageModelConfiguration()),
-    ),
-    Family("Sequence to sequence", "vaswani_seq2seq_lstm", _TRANSLATION, SEQ2SEQ_LSTMS, RECURRENT),
-    Family(
-        "LSTM with attention",
-        "vaswani_attention_lstm",
-        _TRANSLATION,
-        ATTENTION_LSTMS,
-        {**RECURRENT, **_defaults(AttentionLSTMConfiguration, "input_feeding")},
-    ),
+    Family("Constituency parsing (section 6.3)", "vaswani_transformer", _PARSING, PARSERS, 128),
+    Family("Language models, decoder only", "vaswani_lm", _LANGUAGE_MODELING, LANGUAGE_MODELS),
+    Family("Language model of one layer", "vaswani_lm_one_layer", _LANGUAGE_MODELING, ONE_LAYER),
+    Family("Recurrent language model", "vaswani_lm_lstm", _LANGUAGE_MODELING, LSTM_LANGUAGE_MODELS),
+    Family("Sequence to sequence", "vaswani_seq2seq_lstm", _TRANSLATION, SEQ2SEQ_LSTMS),
+    Family("LSTM with attention", "vaswani_attention_lstm", _TRANSLATION, ATTENTION_LSTMS),
 )
 
 _ROWS = {row.name: row for family in FAMILIES for row in family.rows}

@@ -164,17 +164,8 @@ def _positions(cfg: Configuration, rows: int) -> nn.Module:
 def fairseq_sinusoids(positions: Tensor, d_model: int) -> Tensor:
     """Compute the encoding of fairseq and of the authors' code: all sines, then all cosines.
 
-    The exponent is i/(D/2 - 1). As in fairseq, the first position is number 2.
-
-    Args:
-        positions: any shape, counted from 0.
-        d_model: D, even and at least 4.
-
-    Returns:
-        Float64, the shape of `positions` + (D,).
-
-    Raises:
-        ValueError: when d_model is odd or below 4.
+    The exponent is i/(D/2 - 1); D is even, at least 4. As in fairseq, the first position is number
+    2. Returns float64, the shape of `positions` + (D,).
     """
     if d_model % 2 or d_model < 4:
         raise ValueError(f"d_model is {d_model}; fairseq's sinusoids need an even one, at least 4")
@@ -194,15 +185,8 @@ def shared_embeddings(
 
     Args:
         share: "all": one matrix for the three; "decoder": one for target and projection; "none".
-        source: the source's dictionary.
-        target: the target's dictionary.
+        source, target: dictionaries.
         make: makes the matrix (V, D) of a dictionary.
-
-    Returns:
-        The three matrices; shared ones are the same object.
-
-    Raises:
-        UserError: when `share` is "all" and the dictionaries differ.
     """
     if share == "all" and source != target:
         raise UserError(
@@ -216,16 +200,7 @@ def shared_embeddings(
 
 
 def require_positions(length: int, limit: int, side: str) -> None:
-    """Check that a model has a position for every token of a sentence.
-
-    Args:
-        length: of the sentence, in tokens.
-        limit: positions of the model.
-        side: "source" or "target", for the message.
-
-    Raises:
-        UserError: when `length` exceeds `limit`.
-    """
+    """Refuse a sentence of more tokens than a model has positions on that side."""
     if length > limit:
         raise UserError(
             f"a {side} sentence has {length} tokens and the model {limit} positions; shorten it, "

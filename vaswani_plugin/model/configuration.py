@@ -20,13 +20,7 @@ _KINDS = {int: "a whole number", float: "a number", str: "a word", bool: "true o
 
 
 def option(default: Any, help: str, choices: tuple[str, ...] = ()) -> Any:
-    """Make a field of a configuration that is also a flag.
-
-    Args:
-        default: value where nothing is given.
-        help: text of the flag.
-        choices: the possible words.
-    """
+    """Make a field of a configuration that is also a flag, with its help and possible words."""
     return field(default=default, metadata={"help": help, "choices": choices})
 
 
@@ -76,21 +70,13 @@ class Checkpointed:
             )
 
     def require_at_least_1(self, *names: str) -> None:
-        """Check sizes.
-
-        Raises:
-            UserError: one is below 1; the message names the flag.
-        """
+        """Refuse a size below 1; the message names the flag."""
         for name in names:
             if getattr(self, name) < 1:
                 raise UserError(f"{flag(name)} is {getattr(self, name)}; it must be at least 1")
 
     def check_dropouts(self, names: Iterable[str]) -> None:
-        """Check probabilities of dropping.
-
-        Raises:
-            UserError: one is not from 0 to below 1; the message names the flag.
-        """
+        """Refuse a probability that is not from 0 to below 1; the message names the flag."""
         for name in names:
             if not 0 <= getattr(self, name) < 1:  # NaN, too
                 raise UserError(
@@ -232,11 +218,7 @@ class RecurrentConfiguration(Checkpointed):
     max_target_positions: int = of_task(1024)
 
     def check(self) -> None:
-        """Check the width, the number of layers and the dropout.
-
-        Raises:
-            UserError: a size is below 1, or the dropout out of range; the message names the flag.
-        """
+        """Check the width, the number of layers and the dropout."""
         self.require_at_least_1("d_model", "layers")
         self.check_dropouts(("dropout",))
 
