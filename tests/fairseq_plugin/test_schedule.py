@@ -140,13 +140,6 @@ def test_every_update_has_the_rate_of_its_place_in_the_epochs(updates, constant,
         assert rate == pytest.approx(expected_rate(update, updates, constant, interval)), update
 
 
-def test_the_published_schedule():
-    """0.7 for 5 epochs, then 0.35, 0.175 ... for half an epoch each; the last is 0.7 / 32."""
-    rates = train(make_halving(), 8, 100)[:750]
-    assert rates[:500] == [0.7] * 500
-    assert rates[500:] == [0.7 / 2**k for k in range(1, 6) for _ in range(50)]
-
-
 @pytest.mark.parametrize("stop", [250, 537, 600, 601, 650])
 def test_a_resumed_halving_goes_on_exactly(stop):
     """Within an epoch and at its end; fairseq restores the state, then the number of updates."""

@@ -49,31 +49,6 @@ def test_logits_are_the_references(task, positions, sizes):
     np.testing.assert_allclose(numbers(logits[0]), expected, **EXACT)
 
 
-@pytest.mark.parametrize("window", [0, 3])
-@pytest.mark.parametrize("left_pad_source", [False, True])
-@pytest.mark.parametrize("left_pad_target", [False, True])
-def test_padded_in_a_batch_is_alone(task, window, left_pad_source, left_pad_target):
-    model = exact_model(task, attention_window=window)
-    batch = random_batch(task, LENGTHS, left_pad=left_pad_source)
-    targets = batch["prev_output_tokens"]
-    if left_pad_target:
-        targets = torch.stack(
-            [
-                row.roll(targets.size(1) - pair[1])
-                for row, pair in zip(targets, LENGTHS, strict=True)
-            ]
-        )
-    together = model(batch["src_tokens"], batch["src_lengths"], targets)[0]
-    pad = task.source_dictionary.pad()
-    for row, (source_length, target_length) in enumerate(LENGTHS):
-        source, target = batch["src_tokens"][row], targets[row]
-        real = target.ne(pad)
-        alone = model(source[source.ne(pad)][None], None, target[real][None])[0]
-        assert alone.shape[:2] == (1, target_length) and source.ne(pad).sum() == source_length
-        torch.testing.assert_close(together[row][real], alone[0], **EXACT)
-    assert together.isfinite().all()
-
-
 def test_padding_does_not_reach_the_gradients(task, model):
     batch = random_batch(task, LENGTHS[:2])
     pad = task.source_dictionary.pad()

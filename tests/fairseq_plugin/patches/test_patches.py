@@ -1,7 +1,6 @@
 """The patches as a whole: repeatable, one layer deep, described."""
 
 import inspect
-import logging
 import sys
 from pathlib import Path
 
@@ -67,31 +66,3 @@ def test_no_function_of_fairseq_is_wrapped_twice():
         assert not is_ours(function.__wrapped__), f"{name} is wrapped twice"
     with pytest.raises(AssertionError, match="batch_by_size: patched by .*keep_last_batch"):
         patch(data_utils, "batch_by_size")(lambda original: None)
-
-
-def test_a_replacement_keeps_name_signature_and_kind():
-    class Owner:
-        @staticmethod
-        def double(number: int) -> int:
-            """Twice."""
-            return number + number
-
-    original = Owner.double
-
-    @patch(Owner, "double")
-    def one_more(found, *args):
-        assert found is original
-        return found(*args) + 1
-
-    assert Owner.double(2) == Owner().double(2) == 5
-    assert (Owner.double.__name__, Owner.double.__doc__) == ("double", "Twice.")
-    assert inspect.signature(Owner.double) == inspect.signature(original)
-
-
-def test_another_version_of_fairseq_is_named(monkeypatch, caplog):
-    with caplog.at_level(logging.WARNING):
-        patches.apply()
-        assert caplog.text == ""
-        monkeypatch.setattr(fairseq, "__version__", "0.13.0")
-        patches.apply()
-    assert "fairseq is 0.13.0, and the plugin patches defects of 0.12.3.1" in caplog.text

@@ -13,7 +13,7 @@ from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import eval_lm, preprocess, train
 from fairseq_flags import PLUGIN, training_config
-from toy_language_model import OURS, STOCK, build, stream_of, write_data, write_lines
+from toy_language_model import OURS, build, stream_of, write_data, write_lines
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
@@ -88,9 +88,7 @@ def bits_by_hand(model, stream: list[int], end: int, block: int, context: int) -
 @pytest.mark.parametrize(
     ("flags", "block", "context"),
     [
-        (("--tokens-per-sample", "32"), 32, 0),
         (("--tokens-per-sample", "7", "--batch-size", "3"), 7, 0),
-        (("--tokens-per-sample", "32", "--context-window", "12"), 20, 12),
         (("--tokens-per-sample", "32", "--context-window", "31", "--batch-size", "5"), 1, 31),
         (("--tokens-per-sample", "32", "--context-window", "4", *IN_WORKERS), 28, 4),
     ],
@@ -129,20 +127,6 @@ def test_what_would_not_be_scored_is_an_error(data, checkpoint, flags):
     """fairseq says "Perplexity: 1.00" where no sample fits."""
     with pytest.raises(ValueError, match="32 positions, would not be scored: --tokens-per-samp"):
         evaluate(data, checkpoint, *flags)
-
-
-def test_stock_criterion_and_model_train_in_the_task(data, tmp_path, caplog):
-    smoothed = ("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.2")
-    cfg = training_config(
-        *(*TASK, *STOCK[2:], *smoothed, "--tokens-per-sample", "32", "--max-tokens", "256"),
-        *("--max-update", "2", "--cpu", "--no-save", "--num-workers", "0"),
-        *("--disable-validation", "--no-progress-bar"),
-    ).copy()
-    assert cfg.criterion.label_smoothing == 0.2
-    cfg.task.data, cfg.checkpoint.save_dir = str(data), str(tmp_path)
-    with caplog.at_level("INFO"):
-        train.main(cfg)
-    assert "num_updates: 2" in caplog.text or "num_updates 2" in caplog.text
 
 
 def make_summary_task(summaries: Path, *flags: str) -> VaswaniLanguageModelingTask:

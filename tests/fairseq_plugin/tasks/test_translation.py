@@ -8,7 +8,6 @@ from fairseq import utils
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.sequence_scorer import SequenceScorer
-from fairseq.token_generation_constraints import pack_constraints
 from fairseq_flags import generation_config
 from omegaconf import OmegaConf
 from search_setup import make_peaked_model, make_sample, make_translation_task
@@ -52,12 +51,6 @@ def test_decoding_is_the_papers_unless_told(model, flags, expected):
     assert type(generator) is BeamSearchGenerator and settings(generator) == expected
 
 
-def test_other_tasks_keep_fairseqs_decoding():
-    generation = generation_config("--task", "translation").generation
-    assert (generation.beam, generation.lenpen) == (5, 1)
-    assert (generation.max_len_a, generation.max_len_b) == (0, 200)
-
-
 def test_partial_options_of_eval_bleu_are_filled_up(model):
     """--eval-bleu-args '{"beam": 2}' arrives as a Namespace of that alone."""
     task = make_translation_task(SYMBOLS)
@@ -76,14 +69,6 @@ def test_a_configuration_that_no_parser_made_is_filled_up(model, make):
     given.beam, given.max_len_b = 3, 20
     assert settings(task.build_generator([model], given)) == (3, 0.6, 1.0, 20)
     assert (given.beam, given.lenpen) == (3, 1)  # it is the caller's
-
-
-def test_length_penalty_is_a_flag_of_the_task():
-    cfg = generation_config("--task", "vaswani_translation", "--length-penalty", "fairseq")
-    assert cfg.task.length_penalty == "fairseq"
-    assert generation_config("--task", "vaswani_translation").task.length_penalty == "paper"
-    with pytest.raises(SystemExit):
-        generation_config("--task", "vaswani_translation", "--length-penalty", "other")
 
 
 @pytest.mark.parametrize(("penalty", "rules"), [("paper", PaperRules), ("fairseq", FairseqRules)])
@@ -130,14 +115,6 @@ def test_a_language_model_beside_goes_to_fairseq(model, caplog):
     assert type(generator) is BeamSearchGenerator
 
 
-def test_a_class_handed_in_wins(model):
-    class Other(SequenceGenerator):
-        pass
-
-    task = make_translation_task(SYMBOLS)
-    assert type(task.build_generator([model], argparse.Namespace(), seq_gen_cls=Other)) is Other
-
-
 def test_replacing_of_unknown_words_is_refused(model):
     task = make_translation_task(SYMBOLS)
     with pytest.raises(UserError, match="--replace-unk fails in this version of fairseq"):
@@ -161,14 +138,6 @@ def test_a_scorer_gives_alignments(model, kind):
         for row, target in enumerate(sample["target"])
     ]
     assert found == expected and [len(pairs) for pairs in found] == [2, 1]
-
-
-def test_constraints_are_fairseqs_generators(model):
-    task = make_translation_task(SYMBOLS)
-    generator = task.build_generator([model], argparse.Namespace(constraints="ordered"))
-    word = pack_constraints([[torch.tensor([9])]])
-    ((best, *_),) = task.inference_step(generator, [model], make_sample([[5, 6]]), None, word)
-    assert 9 in best["tokens"].tolist()
 
 
 def test_a_source_without_words_gets_an_empty_translation(model):
