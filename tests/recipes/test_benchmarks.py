@@ -11,17 +11,13 @@ from types import SimpleNamespace
 import fairseq
 import numpy as np
 import pytest
-import torch
-from fairseq.data import data_utils
-from fairseq.data.dictionary import Dictionary
 from trained_bundle import TrainedBundle
 
-from tests.support.scripts import ROOT, assert_one_line_error, run_bash
+from tests.support.scripts import ROOT, run_bash
 
 FOLDER = ROOT / "recipes" / "benchmarks"
 sys.path[:0] = [str(FOLDER), str(FOLDER / "peers")]
 
-import decoding  # noqa: E402
 import gpu  # noqa: E402
 import kernels  # noqa: E402
 import measurement  # noqa: E402
@@ -30,7 +26,6 @@ import training  # noqa: E402
 import watch  # noqa: E402
 
 from vaswani_plugin.errors import UserError  # noqa: E402
-from vaswani_plugin.figures.flops import forward_flops, row_settings  # noqa: E402
 
 COMPILED = list(Path(fairseq.__file__).parent.glob("data/data_utils_fast*.so"))
 needs_stock = pytest.mark.skipif(
@@ -62,23 +57,6 @@ def test_figures_are_those_after_the_warm_up():
     rows = [training.figures(make_report(speed), 0) for speed in (8.0, 4.0, 5.0)]
     expected = {"median": 5.0, "lowest": 4.0, "highest": 8.0}
     assert training.summary(rows)["tokens_per_second"] == expected
-
-
-def test_flops_are_three_forward_passes(tmp_path):
-    (tmp_path / "dict.de.txt").write_text("".join(f"w{n} 1\n" for n in range(96)))
-    args = options("--data", tmp_path, "--warm-up", 1)
-    found = training.flops(args, "tiny", make_report(1.0, 2.0, 4.0))
-    each = forward_flops(*row_settings("vaswani_tiny"), 100, (1, 5, 10))
-    assert found == pytest.approx(3 * each * 4 / (20 / 2 + 20 / 4))
-
-
-@pytest.mark.parametrize(
-    ("name", "tera"),
-    [("NVIDIA H200", 989), ("NVIDIA H100 PCIe", 756), ("NVIDIA A100-SXM4-80GB", 312)],
-)
-def test_printed_peaks(name, tera):
-    assert training.printed_peak(name) == tera * 1e12
-    assert training.printed_peak("Foo") is None
 
 
 def test_the_watch_ends_a_training_and_measures_idle_time():
@@ -126,20 +104,6 @@ def test_a_side_that_fails_is_named_and_the_others_go_on(tmp_path, monkeypatch):
     table = training.as_table(args, {"tiny": training.compare(args, "tiny")})
     assert "| tiny | eole | failed: pip failed: no wheel |" in table
     assert "| tiny | ours | 20 (20 to 20) | 40 | 1,024 |  | 25.0% |" in table
-
-
-def test_synthetic_sentences_are_as_long_as_newstests(tmp_path):
-    folder = training.synthetic_data(tmp_path, 500, sentences=3000)
-    dictionary = Dictionary.load(str(folder / "dict.source.txt"))
-    assert len(dictionary) == 500
-    sides = []
-    for language in ("source", "target"):
-        prefix = str(folder / f"train.source-target.{language}")
-        data = data_utils.load_indexed_dataset(prefix, dictionary)
-        sides.append(data.sizes - 1)
-    # Log-normal: the mean is exp(mu + sigma^2 / 2).
-    assert sides[0].mean() == pytest.approx(1.25 * np.exp(2.85 + 0.54**2 / 2), rel=0.05)
-    assert len(sides[0]) == 3000 and np.corrcoef(*sides)[0, 1] > 0.85
 
 
 @pytest.mark.parametrize(
@@ -261,20 +225,6 @@ def test_a_rehearsal_of_the_gpus_parts(tmp_path):
         assert part in report and part in done.stdout
 
 
-def test_what_a_gpu_is_asked_to_do(tmp_path, monkeypatch):
-    properties = SimpleNamespace(name="NVIDIA H200", total_memory=150_000_000_000)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda number: properties)
-    monkeypatch.setattr(gpu, "hardly_trained", lambda args, size: f"{size}.pt")
-    none = dict.fromkeys(("sizes", "precision", "max_tokens", "updates", "vocabulary", "sentences"))
-    args = gpu.with_defaults(argparse.Namespace(**vars(options("--device", "gpu")) | none))
-    training_words, decoding_words, tests = (gpu.command_of(args, part) for part in gpu.PARTS)
-    for flag, value in (("--device", "gpu"), ("--precision", "bf16"), ("--max-tokens", 25_000)):
-        assert training_words[training_words.index(flag) + 1] == value
-    assert "--gpu" in decoding_words and "base.pt" in decoding_words and "tests/gpu" in tests
-    assert training.machine("gpu")["gib"] == 139.7
-
-
 def test_a_part_that_fails_is_reported_and_the_others_run(tmp_path, monkeypatch):
     commands = {
         "training": ["bash", "-c", "echo no memory >&2; exit 1"],
@@ -288,11 +238,6 @@ def test_a_part_that_fails_is_reported_and_the_others_run(tmp_path, monkeypatch)
     assert "**Failed**: bash failed (exit code 1): no memory" in report and "3 passed" in report
 
 
-def test_without_a_gpu_it_says_so(tmp_path):
-    done = run_bash(FOLDER / "gpu.sh", "--work", tmp_path, CUDA_VISIBLE_DEVICES="")
-    assert_one_line_error(done, "PyTorch finds no GPU", "--device cpu rehearses")
-
-
 def test_start_up(tmp_path):
     """No ratio is asserted: other programs share the machine."""
     found = startup.as_table({startup.BASELINE: 2.0, "vaswani x": 0.5}).split("\n")
@@ -301,9 +246,3 @@ def test_start_up(tmp_path):
     done = run_bash(FOLDER / "startup.sh", *flags)
     assert done.returncode == 0, done.stderr
     assert "| vaswani --help | " in done.stdout and (tmp_path / "values.json").is_file()
-
-
-def test_lengths_of_a_search():
-    args = argparse.Namespace(output_length=30)
-    assert decoding.lengths(args) == (30, 0, 30)
-    assert decoding.lengths(argparse.Namespace(output_length=0)) == (1, 1, 50)

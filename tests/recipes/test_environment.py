@@ -5,7 +5,6 @@ can't be reached.
 """
 
 import fcntl
-import hashlib
 import os
 import re
 import resource
@@ -15,7 +14,6 @@ import subprocess
 import sys
 import time
 import tomllib
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -68,13 +66,6 @@ def test_an_old_python_given(tmp_path):
     old = write_tool(tmp_path / "bin", "python", "exit 1")
     done = install(tmp_path / "venv", PYTHON=str(old))
     assert_one_line_error(done, f"{old} is missing or older than Python 3.11", "PYTHON")
-
-
-def test_only_an_old_python_found(tmp_path):
-    path = tools_without(tmp_path / "bin", "python")
-    write_tool(tmp_path / "bin", "python3", "exit 1")
-    done = install(tmp_path / "venv", PYTHON="", PATH=path)
-    assert_one_line_error(done, "python3 is missing or older than Python 3.11", "PYTHON")
 
 
 def test_a_folder_of_something_else(tmp_path):
@@ -131,29 +122,24 @@ def test_a_complete_environment_starts_at_once(complete):
     assert seconds < 0.5  # of processor time: 0.02 on an idle machine
 
 
-@pytest.mark.parametrize("change", ["stamp", "interpreter", "group", "folder"])
-def test_a_change_brings_the_installer_back(complete, change):
-    settings = {"PYTHON": "/no/such/python"}
+@pytest.mark.parametrize("change", ["stamp", "interpreter", "group", "folder", "uv.lock"])
+def test_a_change_brings_the_installer_back(complete, tmp_path, change):
+    copy, settings = tmp_path / "copy", {"PYTHON": "/no/such/python", "VASWANI_GROUPS": ""}
+    (copy / "recipes" / "lib").mkdir(parents=True)
+    for name in ("recipes/lib/env.sh", "uv.lock", "pyproject.toml"):
+        shutil.copy(ROOT / name, copy / name)
     if change == "stamp":
         (complete / ".ready-recipes").write_text("of another lock")
     elif change == "interpreter":
         (complete / "bin" / "python").unlink()
     elif change == "group":
         settings["VASWANI_GROUPS"] = "test"
-    else:
+    elif change == "folder":
         complete = complete.rename(complete.with_name("moved"))
-    assert_one_line_error(install(complete, **settings), "/no/such/python is missing")
-
-
-@pytest.mark.parametrize("changed", ["uv.lock", "pyproject.toml"])
-def test_changed_dependencies_bring_the_installer_back(complete, tmp_path, changed):
-    copy = tmp_path / "copy"
-    (copy / "recipes" / "lib").mkdir(parents=True)
-    for name in ("recipes/lib/env.sh", "uv.lock", "pyproject.toml"):
-        shutil.copy(ROOT / name, copy / name)
-    with open(copy / changed, "a") as file:
-        file.write("# one more line\n")
-    settings = {"VASWANI_VENV": str(complete), "PYTHON": "/no/such/python", "VASWANI_GROUPS": ""}
+    else:
+        with open(copy / change, "a") as file:
+            file.write("# one more line\n")
+    settings |= {"VASWANI_VENV": str(complete)}
     done = run_bash(copy / "recipes" / "lib" / "env.sh", **settings)
     assert_one_line_error(done, "/no/such/python is missing")
 
@@ -176,14 +162,6 @@ def test_two_at_a_time_wait_for_each_other(complete):
     assert (out.startswith("environment ready: "), errors) == (True, "")
 
 
-def test_caches_stay_in_the_environment(complete):
-    names = "MPLCONFIGDIR TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR RUFF_CACHE_DIR"
-    show = f'source "{ENV}"; printenv {names}'
-    done = run_bash("-c", show, VASWANI_VENV=str(complete), VASWANI_GROUPS="")
-    assert len(done.stdout.split()) == 4
-    assert all(line.startswith(f"{complete}/cache/") for line in done.stdout.split())
-
-
 def test_the_lock_is_up_to_date_and_has_a_hash_for_every_file():
     check = ["uv", "lock", "--check", "--offline", "--no-cache", "--directory", ROOT]
     done = subprocess.run(check, capture_output=True, text=True)
@@ -197,44 +175,6 @@ def test_the_lock_is_up_to_date_and_has_a_hash_for_every_file():
         assert files or package["name"] == "vaswani-plugin"
         assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", file["hash"]) for file in files)
         assert not files or package["source"] == {"registry": "https://pypi.org/simple"}
-
-
-def write_wheel(path: Path) -> str:
-    """An empty wheel of that name; returns its sum."""
-    name, version = path.name.split("-")[:2]
-    info = f"{name}-{version}.dist-info"
-    head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-    tag = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    with zipfile.ZipFile(path, "w") as wheel:
-        for file, text in (("METADATA", head), ("WHEEL", tag), ("RECORD", "")):
-            wheel.writestr(f"{info}/{file}", text)
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def test_a_package_with_another_hash_is_refused(tmp_path):
-    copy, wheels = tmp_path / "copy", tmp_path / "wheels"
-    (copy / "recipes" / "lib").mkdir(parents=True)
-    shutil.copy(ENV, copy / "recipes" / "lib")
-    wheels.mkdir()
-    lock = 'version = 1\nrevision = 3\nrequires-python = ">=3.11"\n'
-    for name, last in (("right", ""), ("wrong", 16 * "0")):
-        sum_ = write_wheel(wheels / f"{name}-1.0-py3-none-any.whl")[: 64 - len(last)] + last
-        url = f"https://pypi.org/{name}-1.0-py3-none-any.whl"
-        lock += f'[[package]]\nname = "{name}"\nversion = "1.0"\n'
-        lock += 'source = { registry = "https://pypi.org/simple" }\n'
-        lock += f'wheels = [{{ url = "{url}", hash = "sha256:{sum_}", size = 1 }}]\n'
-    lock += '[[package]]\nname = "a"\nversion = "1"\nsource = { virtual = "." }\n'
-    lock += '[package.dev-dependencies]\nrecipes = [{ name = "right" }, { name = "wrong" }]\n'
-    (copy / "uv.lock").write_text(lock)
-    (copy / "pyproject.toml").write_text(
-        '[project]\nname = "a"\nversion = "1"\n[dependency-groups]\nrecipes = ["right", "wrong"]\n'
-    )
-    settings = {"VASWANI_VENV": str(tmp_path / "venv"), "PYTHON": str(BASE_PYTHON)}
-    settings |= OFFLINE | {"UV_OFFLINE": "1", "UV_FIND_LINKS": str(wheels), "VASWANI_GROUPS": ""}
-    done = run_bash(copy / "recipes" / "lib" / "env.sh", **settings)
-    assert "env: error: packages: " in last_line(done)
-    assert "ismatch" in last_line(done)
-    assert not list((tmp_path / "venv" / "lib").rglob("*-1.0.dist-info"))
 
 
 @pytest.mark.slow

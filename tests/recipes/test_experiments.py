@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 import sys
 from statistics import fmean, stdev
 
@@ -115,11 +114,3 @@ def test_mistakes_are_one_line(finished, tmp_path):
     work = ("--data", tmp_path, "--work", tmp_path / "w")
     failed = run_script(SCRIPT, rows, "first", *work)
     assert failed.returncode == 1 and "fairseq-train failed: see the end of" in failed.stderr
-
-
-def test_shell_words_are_kept():
-    """A flag's value may have blanks."""
-    rows = {r.name: r for r in experiments.read_rows(experiments.FILES / "ancestors.tsv")}
-    train = rows["convolution"].train
-    assert train[train.index("--encoder-layers") + 1] == "[(128, 3)] * 4"
-    assert shlex.split(shlex.join(train)) == list(train)

@@ -5,12 +5,13 @@ from argparse import Namespace
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import torch
 from fairseq import options
-from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
-from omegaconf import DictConfig
+from fairseq.tasks import FairseqTask
+from omegaconf import DictConfig, OmegaConf
 
 import vaswani_plugin
 
@@ -31,17 +32,23 @@ def _parse(make_parser: Callable, flags: tuple[str, ...]) -> DictConfig:
         return convert_namespace_to_omegaconf(_arguments(make_parser, flags))
 
 
-def model_config(*flags: str) -> FairseqDataclass:
-    """The model's part of `training_config`, without hydra, which takes half a second."""
-    arguments = _arguments(options.get_training_parser, flags)
-    model = MODEL_DATACLASS_REGISTRY[ARCH_MODEL_NAME_REGISTRY[arguments.arch]]
-    return model.from_namespace(arguments)
-
-
 @cache
 def training_config(*flags: str) -> DictConfig:
     """What fairseq-train makes of the flags; kept (hydra takes a second), so don't change it."""
     return _parse(options.get_training_parser, flags)
+
+
+def checkpoint_of(cfg: DictConfig, task: FairseqTask, model: torch.nn.Module) -> dict[str, Any]:
+    """What fairseq-train saves of a model."""
+    return {
+        "args": None,
+        "cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True),
+        "model": model.state_dict(),
+        "optimizer_history": [{"lr_scheduler_state": {}, "num_updates": 1}],
+        "task_state": task.state_dict(),
+        "extra_state": {},
+        "last_optimizer_state": None,
+    }
 
 
 def generation_config(*flags: str) -> DictConfig:

@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from bundle import make_bundle, make_settings
 from fairseq import checkpoint_utils, tasks
-from fairseq_flags import training_config
-from omegaconf import OmegaConf, open_dict
+from fairseq_flags import checkpoint_of, training_config
+from omegaconf import open_dict
 
 from vaswani_plugin.text import bpe
 from vaswani_plugin.text.pipeline import Pipeline
@@ -70,16 +70,7 @@ def write_checkpoint(
     built = task.build_model(cfg.model)
     with torch.no_grad():
         built.projection_weight.mul_(2.5)
-    state = {
-        "args": None,
-        "cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True),
-        "model": built.state_dict(),
-        "optimizer_history": [{"lr_scheduler_state": {}, "num_updates": 1}],
-        "task_state": task.state_dict(),
-        "extra_state": {},
-        "last_optimizer_state": None,
-    }
-    torch.save(state, path)
+    torch.save(checkpoint_of(cfg, task, built), path)
 
 
 def write_toy_bundle(folder: Path, **checkpoint) -> Path:

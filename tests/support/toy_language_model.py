@@ -9,8 +9,7 @@ from fairseq import options, tasks
 from fairseq.data import Dictionary
 from fairseq.models import FairseqLanguageModel
 from fairseq_cli import preprocess
-from fairseq_flags import training_config
-from omegaconf import OmegaConf
+from fairseq_flags import checkpoint_of, training_config
 
 from vaswani_plugin.text.settings import TextSettings
 
@@ -26,8 +25,6 @@ STOCK += ("--decoder-layers", "1", "--decoder-embed-dim", "16", "--decoder-ffn-e
 STOCK += ("--decoder-attention-heads", "2", "--share-decoder-input-output-embed")
 LSTM = ("--task", "language_modeling", "--arch", "lstm_lm", "--decoder-embed-dim", "16")
 LSTM += ("--decoder-hidden-size", "24", "--decoder-out-embed-dim", "16", "--decoder-layers", "2")
-FCONV = ("--task", "language_modeling", "--arch", "fconv_lm", "--decoder-embed-dim", "16")
-FCONV += ("--decoder-layers", "[(24, 3)] * 2", "--dropout", "0.1")
 
 
 def make_lines(count: int, seed: int, step: int = 7) -> list[str]:
@@ -65,21 +62,13 @@ def stream_of(dictionary: Dictionary, lines: list[str]) -> list[int]:
 
 
 def build(folder: Path, *flags: str, seed: int = 1) -> tuple[dict, FairseqLanguageModel]:
-    """What a checkpoint says of the model besides its weights, and the model of random weights."""
+    """A checkpoint of random weights, and the model."""
     cfg = training_config(*flags, "--tokens-per-sample", str(POSITIONS)).copy()
     cfg.task.data = str(folder)
     task = tasks.setup_task(cfg.task)
     torch.manual_seed(seed)
     model = task.build_model(cfg.model)
-    state = {
-        "args": None,
-        "cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True),
-        "optimizer_history": [{"lr_scheduler_state": {}, "num_updates": 1}],
-        "task_state": task.state_dict(),
-        "extra_state": {},
-        "last_optimizer_state": None,
-    }
-    return state, model
+    return checkpoint_of(cfg, task, model), model
 
 
 def train(model: FairseqLanguageModel, stream: list[int], end: int, updates: int) -> None:

@@ -7,8 +7,7 @@ import toy_text
 from bundle import make_bundle, make_settings
 from code_trees import code_trees
 from fairseq import tasks
-from fairseq_flags import training_config
-from omegaconf import OmegaConf
+from fairseq_flags import checkpoint_of, training_config
 
 from vaswani_plugin.text.settings import TreeSettings
 
@@ -37,16 +36,7 @@ def write_parser_bundle(
     with torch.no_grad():
         if hasattr(built, "projection_weight"):  # else it is a model of fairseq's own
             built.projection_weight.mul_(3.0)
-    state = {
-        "args": None,
-        "cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True),
-        "model": built.state_dict(),
-        "optimizer_history": [{"lr_scheduler_state": {}, "num_updates": 1}],
-        "task_state": task.state_dict(),
-        "extra_state": {},
-        "last_optimizer_state": None,
-    }
-    torch.save(state, folder / "averaged.pt")
+    torch.save(checkpoint_of(cfg, task, built), folder / "averaged.pt")
     changes = make_settings(None, ["beam=3"], folder / "bin")
     make_bundle(folder / "averaged.pt", folder / "bin", changes, folder / "model")
     return folder / "model"
