@@ -75,17 +75,16 @@ class Stack(nn.Module):
         self.layers = nn.ModuleList(layers)
         self.run_layer: Callable[..., tuple] | None = None
 
-    def embed(self, tokens: Tensor, past: int = 0, embedded: Tensor | None = None) -> Tensor:
-        """Add positions to the embeddings or to `embedded`: (B, T) -> (B, T - past, D).
+    def embed(self, tokens: Tensor, past: int = 0) -> Tensor:
+        """Add positions to the embeddings: (B, T) -> (B, T - past, D).
 
         Raises:
             ValueError: when a sequence is longer than the table of positions.
         """
-        x = self.embedding(tokens[:, past:]) if embedded is None else embedded
         ids, most = position_ids(tokens, self.padding_idx), self.positions.max_positions
         if tokens.size(1) > most and (longest := int(ids.max()) + 1) > most:  # not only padding
             raise ValueError(f"a sequence of {longest} tokens; the model has {most} positions")
-        x = add_positions(x, self.positions(ids[:, past:]))
+        x = add_positions(self.embedding(tokens[:, past:]), self.positions(ids[:, past:]))
         return F.dropout(x, self.dropout, self.training)
 
     def run(self, layer: nn.Module, *arguments) -> tuple:
@@ -98,25 +97,18 @@ class Stack(nn.Module):
 class Encoder(Stack):
     """Left half of Figure 1."""
 
-    def forward(
-        self,
-        tokens: Tensor,
-        need_weights: bool = False,
-        embedded: Tensor | None = None,
-        is_padded: bool = True,
-    ) -> Output:
+    def forward(self, tokens: Tensor, need_weights: bool = False, is_padded: bool = True) -> Output:
         """Encode tokens (B, S), padded on either side.
 
         Args:
             tokens: (B, S).
             need_weights: return the weights of every layer.
-            embedded: used instead of the embeddings, (B, S, D).
             is_padded: False: the caller promises that there is no padding; saves the mask.
         """
         mask: Tensor | Window | None = padding_mask(tokens, self.padding_idx) if is_padded else None
         if self.window:
             mask = neighbourhood(self.window, mask)
-        x = self.embed(tokens, embedded=embedded)
+        x = self.embed(tokens)
         all_weights, states = [], [x]
         for layer in self.layers:
             x, weights = self.run(layer, x, mask, False, None, need_weights)
@@ -152,7 +144,6 @@ class Decoder(Stack):
         memory_mask: Tensor | None = None,
         cache: Cache | None = None,
         right_padded: bool = False,
-        full_context: bool = False,
         need_weights: bool = False,
         alignment_layer: int | None = None,
         added: Tensor | None = None,
@@ -165,15 +156,12 @@ class Decoder(Stack):
             memory_mask: boolean, broadcastable to (B, H, T, S), False at padding.
             cache: keys and values; only positions that are not yet cached are computed.
             right_padded: the caller promises that padding only follows the tokens; saves a mask.
-            full_context: let each position attend to the future, too.
             need_weights: return the weights of every layer.
             alignment_layer: return this layer's cross-attention weights (0 is the first layer).
             added: vectors to add to embeddings + positions, (B, T', D).
         """
         past = cached_positions(cache)
         mask = past_mask(tokens, self.padding_idx, past, self.window, right_padded)
-        if full_context:
-            mask = padding_mask(tokens, self.padding_idx)
         x = self.embed(tokens, past)
         x = x if added is None else x + added
         all_self, all_cross, states = [], [], [x]

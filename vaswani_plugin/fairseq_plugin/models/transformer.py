@@ -42,7 +42,6 @@ class VaswaniEncoder(Encoder, SourceEncoder):
         src_tokens: Tensor,
         src_lengths: Tensor | None = None,
         return_all_hiddens: bool = False,
-        token_embeddings: Tensor | None = None,
         known_lengths: np.ndarray | None = None,
     ) -> EncoderOut:
         """Encode a batch.
@@ -51,7 +50,6 @@ class VaswaniEncoder(Encoder, SourceEncoder):
             src_tokens: (B, S), padded on either side.
             src_lengths: not needed: padding is read off the tokens.
             return_all_hiddens: also return the first layer's input and each layer's output.
-            token_embeddings: (B, S, D), used instead of the rows of the embedding matrix.
             known_lengths: lengths of the sentences (B,), known without looking at the device. If
                 none is shorter than S, no attention needs a mask.
 
@@ -65,11 +63,8 @@ class VaswaniEncoder(Encoder, SourceEncoder):
         """
         length = src_tokens.size(1)
         require_positions(length, self.max_source_positions, "source")
-        embedded = None
-        if token_embeddings is not None:
-            embedded = self.embedding.scale * token_embeddings
         is_padded = known_lengths is None or bool(known_lengths.min() < length)
-        output = super().forward(src_tokens, embedded=embedded, is_padded=is_padded)
+        output = super().forward(src_tokens, is_padded=is_padded)
         states = output.states if return_all_hiddens else []
         return {
             "encoder_out": [output.features.transpose(0, 1)],  # (B, S, D) -> (S, B, D)
@@ -113,9 +108,7 @@ class VaswaniDecoder(Decoder, CausalDecoder):
         encoder_out: EncoderOut,
         incremental_state: IncrementalState | None = None,
         features_only: bool = False,
-        full_context_alignment: bool = False,
         alignment_layer: int | None = None,
-        alignment_heads: int | None = None,
         src_lengths: Tensor | None = None,
         return_all_hiddens: bool = False,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
@@ -126,9 +119,7 @@ class VaswaniDecoder(Decoder, CausalDecoder):
             encoder_out: the output of `VaswaniEncoder`.
             incremental_state: key-value cache; only positions not yet in it are computed.
             features_only: stop before the projection.
-            full_context_alignment: let each position attend to the future, too.
             alignment_layer: layer of which `attn` is the cross-attention; None: the last.
-            alignment_heads: `attn` is the mean over this many heads, from the first; None: all.
             src_lengths: not needed: padding is read off the encoder's output.
             return_all_hiddens: also return the first layer's input and each layer's output.
 
@@ -156,13 +147,12 @@ class VaswaniDecoder(Decoder, CausalDecoder):
             memory.mask,
             incremental_state,
             self.right_padded,
-            full_context_alignment,
             alignment_layer=alignment_layer if wants_alignment else None,
             added=added,
         )
         attention = None
         if wants_alignment:
-            attention = output.cross_weights[0][:, :alignment_heads].mean(dim=1)
+            attention = output.cross_weights[0].mean(dim=1)
         states = output.states if return_all_hiddens else []
         extra = {
             "attn": [attention],
@@ -220,7 +210,6 @@ class VaswaniTransformer(ProjectedLoss, FairseqEncoderDecoderModel):
         return_all_hiddens: bool = False,
         features_only: bool = False,
         alignment_layer: int | None = None,
-        alignment_heads: int | None = None,
         known_lengths: np.ndarray | None = None,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """Predict each next token; see `VaswaniEncoder.forward` and `VaswaniDecoder.forward`."""
@@ -232,7 +221,6 @@ class VaswaniTransformer(ProjectedLoss, FairseqEncoderDecoderModel):
             encoder_out,
             features_only=features_only,
             alignment_layer=alignment_layer,
-            alignment_heads=alignment_heads,
             return_all_hiddens=return_all_hiddens,
         )
 
