@@ -102,9 +102,10 @@ CASES = {
     **{"multi30k": captions, "iwslt14_de_en": iwslt, "tatoeba": tatoeba},
     "translation_as_completion": None,
 }
-UNTIL = {"multi30k": "binarize", "iwslt14_de_en": "binarize", "tatoeba": "binarize"}
+UNTIL = dict.fromkeys(("multi30k", "iwslt14_de_en", "tatoeba"), "binarize")
 UNTIL["translation_as_completion"] = "code"
 """After these steps the recipes do what the others do; their whole runs are slow tests."""
+SLOW = {*UNTIL, "wmt14_en_de"}  # its subwords are the quickstart's
 
 
 def arguments(name: str, folder: Path) -> tuple:
@@ -126,7 +127,7 @@ def test_data_of_its_own(name, tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=[pytest.mark.slow] if n in UNTIL else []) for n in CASES],
+    [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in CASES],
 )
 def test_translation(name, tmp_path):
     work = tmp_path / "my work"
