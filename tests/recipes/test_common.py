@@ -148,7 +148,8 @@ def test_a_killed_step_is_done_again(recipe, tmp_path):
 
 def test_ctrl_c_says_how_to_go_on(tmp_path):
     """And what a step printed at last is cut, however long: fairseq's configuration has 8 kB."""
-    steps = "step a bash -c 'printf %9000d 1; echo; trap \"exit 130\" INT; while :; do sleep .1; done'\n"
+    waits = "trap 'exit 130' INT; while :; do sleep .1; done"
+    steps = f'step a bash -c "printf %9000d 1; echo; {waits}"\n'
     (tmp_path / "made.sh").write_text(RECIPE + steps, encoding="utf-8")
     work = tmp_path / "work"
     command = ["bash", tmp_path / "made.sh", "--work", work]
