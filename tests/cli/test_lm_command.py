@@ -170,7 +170,7 @@ def test_a_rate_that_destroys_the_model(ours):
     model, dictionary = ours
     stream = toy.stream_of(dictionary, toy.make_lines(20, 9))
     before = [weight.clone() for weight in model.decoder.parameters()]
-    with pytest.raises(ValueError, match="--dynamic-rate 1e.300: the model fell apart after 14 of"):
+    with pytest.raises(ValueError, match="dynamic_rate 1e.300: the model fell apart after 14 of"):
         scorer_of(model, dictionary, stream).dynamic(windows(len(stream), 24, 10), 1e300, 0.0)
     for weight, start in zip(model.decoder.parameters(), before, strict=True):
         assert torch.equal(weight, start)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -205,6 +206,10 @@ def test_an_error_of_a_stream_comes_after_the_answers_before_it(ours):
         next(stream)
 
 
+def test_a_pickled_model_loads_its_files_again(ours):
+    assert pickle.loads(pickle.dumps(ours)).score(["ba"]) == ours.score(["ba"])
+
+
 def test_progress_is_shown_where_it_is_asked_for(ours, capsys):
     ours.complete(["ba"]), ours.score(["ba"]), ours.perplexity(["ba"])
     assert capsys.readouterr() == ("", "")
@@ -217,11 +222,11 @@ def test_progress_is_shown_where_it_is_asked_for(ours, capsys):
 
 
 def test_what_does_not_fit(ours):
-    with pytest.raises(UserError, match="--max-new-tokens 32: .* give at most 31"):
+    with pytest.raises(UserError, match="max_new_tokens 32: .* give at most 31"):
         ours.complete("ba", max_new_tokens=32)
     for given, part in (
-        ({"max_new_tokens": 0}, "--max-new-tokens 0: must be at least 1"),
-        ({"max_new_tokens": 3, "min_new_tokens": 4}, "--min-new-tokens 4 exceeds"),
+        ({"max_new_tokens": 0}, "max_new_tokens 0: must be at least 1"),
+        ({"max_new_tokens": 3, "min_new_tokens": 4}, "min_new_tokens 4 exceeds"),
         ({"stop": "always"}, "stop is 'always'; it must be end or never"),
         ({"long": "split"}, "long is 'split'; it must be cut or error"),
     ):
@@ -231,7 +236,7 @@ def test_what_does_not_fit(ours):
         ours.score(["ba", " ".join([*toy.WORDS, "ba", "be"])])
     with pytest.raises(UserError, match="the text is empty"):
         ours.perplexity([" ", ""])
-    with pytest.raises(UserError, match="--tokens-per-sample 33: the model has 32 positions"):
+    with pytest.raises(UserError, match="tokens_per_sample 33: the model has 32 positions"):
         ours.perplexity("ba", tokens_per_sample=33)
     with pytest.raises(UserError, match="was not trained to summarize"):
         Summarizer(ours)

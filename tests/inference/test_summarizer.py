@@ -42,5 +42,5 @@ def test_it_neither_completes_nor_scores(summarizer):
     for ask in (model.complete, model.score, model.perplexity):
         with pytest.raises(UserError, match="learned only what follows <sep>"):
             ask("ba")
-    with pytest.raises(UserError, match="--max-length 19: beside 12 units"):
+    with pytest.raises(UserError, match="max_length 19: beside 12 units"):
         summarizer.summarize("ba", max_length=19)

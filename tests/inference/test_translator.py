@@ -1,5 +1,6 @@
 """`Translator`: the same translations one by one, together, in any order, and from many threads."""
 
+import pickle
 import random
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations, islice
@@ -171,6 +172,22 @@ def test_samples_of_batches_buffers_and_seeds_are_independent(translator):
 def test_bad_options_are_named(translator, options, part):
     with pytest.raises(UserError, match=part):
         translator.translate("a bird", **options)
+    with pytest.raises(TypeError, match="beem: no option of that name; there are beam, nbest"):
+        translator.translate("a bird", beem=2)
+    for nothing in (None, float("nan")):
+        with pytest.raises(UserError, match="text 1 is .*, which is no text"):
+            translator.translate(nothing)
+
+
+def test_a_pickled_translator_loads_its_files_again(folder, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    translator = Translator.from_pretrained(folder.name, threads=1)
+    pickled = pickle.dumps(translator)
+    monkeypatch.chdir("/")
+    again = pickle.loads(pickled)
+    assert again.translate("a bird") == translator.translate("a bird")
+    with pytest.raises(TypeError, match="call from_pretrained in the other process"):
+        pickle.dumps(Translator(translator.pipeline, translator.engine))
 
 
 def test_progress_goes_to_stderr_where_it_is_asked_for(translator, capsys):

@@ -3,9 +3,11 @@
 This file needs no torch, whose import takes a second: a bundle for CTranslate2 needs none.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.pipeline import Pipeline
@@ -106,3 +108,22 @@ class Bundle:
                 f"{weights_path(self.folder)} holds a recurrent model: a {TRANSFORMER} is needed"
             )
         return loaded
+
+
+class LoadedFromFiles:
+    """A model that is pickled as the call that loaded it: another process reads the files again."""
+
+    _load: Callable[[], Self] | None = None
+
+    def loaded_by(self, load: Callable[..., Self], path: str | Path, **options: Any) -> Self:
+        """Remember the call, of the absolute path."""
+        self._load = partial(load, Path(path).absolute(), **options)
+        return self
+
+    def __reduce__(self) -> tuple[Callable[[], Self], tuple[()]]:
+        if self._load is None:
+            raise TypeError(
+                f"this {type(self).__name__} can't be pickled, as it was made of parts: call "
+                "from_pretrained in the other process"
+            )
+        return self._load, ()

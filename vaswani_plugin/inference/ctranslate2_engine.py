@@ -132,7 +132,7 @@ class CTranslate2Engine:
             )
         if options.beam > self.vocabulary:
             raise UserError(
-                f"--beam {options.beam} is wider than the vocabulary of {self.vocabulary} words"
+                f"beam {options.beam} is wider than the vocabulary of {self.vocabulary} words"
             )
         return self._decode(_without_padding(sources), options)
 

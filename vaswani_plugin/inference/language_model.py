@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.bundle import LoadedFromFiles
 from vaswani_plugin.inference.completion import (
     UNKNOWN,
     CompletedPrompt,
@@ -53,7 +54,7 @@ from vaswani_plugin.text.sentences import check_text
 BUFFER = 64
 
 
-class LanguageModel:
+class LanguageModel(LoadedFromFiles):
     """A trained language model; its methods may be called from several threads at once.
 
     Args:
@@ -96,7 +97,9 @@ class LanguageModel:
         """
         loaded = load_language_model(Path(folder), None if data is None else Path(data))
         loaded.model.decoder.to(device=device, dtype=dtype_of(dtype))
-        return cls(loaded, threads)
+        options = {"device": device, "dtype": dtype, "threads": threads}
+        data = None if data is None else Path(data).absolute()
+        return cls(loaded, threads).loaded_by(cls.from_pretrained, folder, data=data, **options)
 
     @property
     def device(self) -> torch.device:
@@ -161,14 +164,14 @@ class LanguageModel:
         require_at_least_1("max_new_tokens", most)
         if most >= self.positions:  # the end of sentence comes before a prompt
             raise UserError(
-                f"--max-new-tokens {most}: the model has {self.positions} positions; give at most "
+                f"max_new_tokens {most}: the model has {self.positions} positions; give at most "
                 f"{self.positions - 1}"
             )
         if min_new_tokens > most:
             raise UserError(
-                f"--min-new-tokens {min_new_tokens} exceeds --max-new-tokens {most}; lower it"
+                f"min_new_tokens {min_new_tokens} exceeds max_new_tokens {most}; lower it"
             )
-        chosen = SamplingOptions(**options)
+        chosen = SamplingOptions.of(options)
         search = chosen.search(1, 0.0, min_len=min_new_tokens)
         room = self.positions - most - 1
         read = (
@@ -289,7 +292,7 @@ class LanguageModel:
         """
         size = tokens_per_sample or min(self.task.tokens_per_sample, self.positions)
         if size > self.positions:
-            raise UserError(f"--tokens-per-sample {size}: the model has {self.positions} positions")
+            raise UserError(f"tokens_per_sample {size}: the model has {self.positions} positions")
         return size
 
     def stream_scorer(self, numbers: NDArray[np.int64], carry_state: bool = False) -> StreamScorer:
@@ -301,7 +304,7 @@ class LanguageModel:
         self.require_whole_texts()
         if carry_state and not isinstance(self.model.decoder, RecurrentLanguageModel):
             raise UserError(
-                "--carry-state: only vaswani_lm_lstm has a state to carry from window to window; "
+                "carry_state: only vaswani_lm_lstm has a state to carry from window to window; "
                 "give other models --context-window N"
             )
         use_threads(self.threads)

@@ -1,7 +1,8 @@
 """The options of every search of translating, completing, summarizing and parsing, as keywords."""
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.options import SearchOptions
@@ -26,6 +27,19 @@ class Options:
     batch_tokens: int = 4096
     no_repeat_ngram: int = 0
 
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """The options of these keywords.
+
+        Raises:
+            TypeError: there is none of a name; lists those that there are.
+        """
+        known = [option.name for option in fields(cls)]
+        for name in given:
+            if name not in known:
+                raise TypeError(f"{name}: no option of that name; there are {', '.join(known)}")
+        return cls(**given)
+
     def search(self, beam: int, lenpen: float, **more: Any) -> SearchOptions:
         """The options of the search.
 
@@ -34,14 +48,14 @@ class Options:
             more: of `SearchOptions`.
 
         Raises:
-            UserError: a value is out of range or contradicts another one; names it as a flag.
+            UserError: a value is out of range or contradicts another one; names it.
         """
         require_at_least_1("nbest", self.nbest)
         width = self._width(beam)
         if self.nbest > width > 0:
             raise UserError(
                 f"{self.nbest} hypotheses: a beam of {width} finds no more than {width}; give "
-                f"--beam {self.nbest}, or --sampling"
+                f"beam {self.nbest}, or sampling"
             )
         alpha = lenpen if self.length_penalty is None else self.length_penalty
         repeat = self.no_repeat_ngram
@@ -73,13 +87,13 @@ class SamplingOptions(Options):
         """See `Options.search`."""
         for name in ("top_k", "top_p", "temperature", "seed"):
             if getattr(self, name) is not None and not self.sampling:
-                raise UserError(f"--{name.replace('_', '-')} goes with --sampling")
+                raise UserError(f"{name} goes with sampling")
         if self.top_k is not None:
             require_at_least_1("top_k", self.top_k)
         if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise UserError(f"--top-p {self.top_p}: must be above 0 and at most 1")
+            raise UserError(f"top_p {self.top_p}: must be above 0 and at most 1")
         if self.sampling and (self.beam or 1) > 1:
-            raise UserError("--beam and --sampling exclude each other")
+            raise UserError("beam and sampling exclude each other")
         return super().search(
             beam,
             lenpen,
@@ -101,7 +115,7 @@ def require_at_least_1(name: str, value: int) -> None:
         UserError: names the option.
     """
     if value < 1:
-        raise UserError(f"--{name.replace('_', '-')} {value}: must be at least 1")
+        raise UserError(f"{name} {value}: must be at least 1")
 
 
 def require_choice(name: str, value: str, *choices: str) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import torch
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import Bundle
+from vaswani_plugin.inference.bundle import Bundle, LoadedFromFiles
 from vaswani_plugin.inference.engine import dtype_of
 from vaswani_plugin.inference.options import Options
 from vaswani_plugin.inference.results import Decoded
@@ -112,7 +112,7 @@ class ParserDictionary(SymbolDictionary, TokenDictionary, Protocol):
     """The interface of a parser's dictionaries; ours and fairseq's both have it."""
 
 
-class Parser:
+class Parser(LoadedFromFiles):
     """A trained parser; threads may use it at the same time.
 
     Args:
@@ -167,7 +167,9 @@ class Parser:
         bundle = Bundle.load(Path(folder), TreeSettings)
         loaded = bundle.load_transformer()
         model = loaded.model.to(device=device, dtype=dtype_of(dtype))
-        return cls(model, loaded.source, loaded.target, bundle.pipeline, threads)
+        made = cls(model, loaded.source, loaded.target, bundle.pipeline, threads)
+        options = {"device": device, "dtype": dtype, "threads": threads}
+        return made.loaded_by(cls.from_pretrained, folder, **options)
 
     def count_tokens(self, sentence: str) -> int:
         """How many units of a sentence the model reads."""
@@ -212,7 +214,7 @@ class Parser:
             An iterator. An error of a sentence, or of the stream, is raised after the trees of the
             earlier sentences.
         """
-        chosen, paper = Options(**{"batch_tokens": 2048, **options}), PARSER_DECODING
+        chosen, paper = Options.of({"batch_tokens": 2048, **options}), PARSER_DECODING
         limits = {name: paper[name] for name in ("max_len_a", "max_len_b")}
         beam = self.settings.beam or paper["beam"]
         given = chosen, chosen.search(beam, paper["lenpen"], **limits), unconstrained

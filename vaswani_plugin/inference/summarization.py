@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.bundle import LoadedFromFiles
 from vaswani_plugin.inference.completion import UNKNOWN, Continuation
 from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.inference.options import Options, require_at_least_1
@@ -37,7 +38,7 @@ class Summary(Continuation):
     read_tokens: int
 
 
-class Summarizer:
+class Summarizer(LoadedFromFiles):
     """A language model that summarizes; threads may use it at the same time.
 
     Args:
@@ -64,7 +65,8 @@ class Summarizer:
     @classmethod
     def from_pretrained(cls, folder: str | Path, **options: Any) -> "Summarizer":
         """Load a bundle; options and errors are those of `LanguageModel.from_pretrained`."""
-        return cls(LanguageModel.from_pretrained(folder, **options))
+        made = cls(LanguageModel.from_pretrained(folder, **options))
+        return made.loaded_by(cls.from_pretrained, folder, **options)
 
     def summarize(
         self, articles: str | Iterable[str], *, progress: bool = False, **options: Any
@@ -108,10 +110,10 @@ class Summarizer:
         room = self.model.positions - self.article_tokens - 2  # the sentence's start and <sep>
         if most > room:
             raise UserError(
-                f"--max-length {most}: beside {self.article_tokens} units of article the model's "
+                f"max_length {most}: beside {self.article_tokens} units of article the model's "
                 f"{self.model.positions} positions leave {room}"
             )
-        chosen, paper = Options(**options), PAPER_DECODING
+        chosen, paper = Options.of(options), PAPER_DECODING
         if chosen.nbest != 1:
             raise UserError("nbest: there is one summary of an article")
         search = chosen.search(self.beam or paper["beam"], paper["lenpen"])

@@ -117,8 +117,8 @@ def windows(length: int, tokens_per_sample: int, context_window: int) -> list[Wi
     """
     if not 0 <= context_window < tokens_per_sample:
         raise UserError(
-            f"--context-window {context_window} must be at least 0 and less than "
-            f"--tokens-per-sample {tokens_per_sample}, which includes it"
+            f"context_window {context_window} must be at least 0 and less than "
+            f"tokens_per_sample {tokens_per_sample}, which includes it"
         )
     block = tokens_per_sample - context_window
     return [
@@ -192,7 +192,7 @@ class StreamScorer:
                 scores[window.first : window.stop] = found.detach().double().cpu().numpy()
                 if not np.isfinite(scores[window.first : window.stop]).all():
                     raise UserError(
-                        f"--dynamic-rate {rate:g}: the model fell apart after {window.first:,} of "
+                        f"dynamic_rate {rate:g}: the model fell apart after {window.first:,} of "
                         f"{len(scores):,} tokens; give a smaller rate or a larger --dynamic-decay"
                     )
                 gradients = torch.autograd.grad(-found.mean(), weights, materialize_grads=True)

@@ -236,7 +236,7 @@ def one_or_many(
     A bar on standard error moves with the stream's own buffers; without one all texts share their
     batches.
     """
-    if isinstance(texts, str):
+    if isinstance(texts, str) or not isinstance(texts, Iterable):  # None and NaN are no texts
         return next(stream([texts]))
     lines = list(texts)
     found = stream(lines) if progress else stream(lines, buffer=max(1, len(lines)))

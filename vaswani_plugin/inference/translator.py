@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import Bundle
+from vaswani_plugin.inference.bundle import Bundle, LoadedFromFiles
 from vaswani_plugin.inference.engine import Engine, dtype_of, load_engine
 from vaswani_plugin.inference.options import SamplingOptions, require_choice
 from vaswani_plugin.inference.results import Decoded, Score, Translation
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from vaswani_plugin.inference.attention import Attention
 
 
-class Translator:
+class Translator(LoadedFromFiles):
     """A trained model with its text pipeline: raw text in, raw text out. Threads may share one.
 
     Args:
@@ -87,7 +87,9 @@ class Translator:
             OSError: a file can't be read.
         """
         bundle = Bundle.load(Path(folder))
-        return cls(bundle.pipeline, load_engine(bundle, engine, device, dtype, threads))
+        made = cls(bundle.pipeline, load_engine(bundle, engine, device, dtype, threads))
+        options = {"device": device, "dtype": dtype, "threads": threads, "engine": engine}
+        return made.loaded_by(cls.from_pretrained, folder, **options)
 
     @classmethod
     def from_checkpoint(
@@ -299,7 +301,7 @@ class Translator:
     def _options(
         self, align: bool, options: dict[str, Any]
     ) -> tuple[SamplingOptions, SearchOptions]:
-        chosen, paper = SamplingOptions(**options), PAPER_DECODING
+        chosen, paper = SamplingOptions.of(options), PAPER_DECODING
         limits = {name: paper[name] for name in ("max_len_a", "max_len_b")}
         beam, alignment = self.settings.beam or paper["beam"], "hard" if align else None
         return chosen, chosen.search(beam, paper["lenpen"], print_alignment=alignment, **limits)
