@@ -200,8 +200,8 @@ def test_what_it_cannot_do_is_refused(tmp_path, trained, options):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("config.json", None, "absent holds no CTranslate2 model: make one"),
-        ("config.json", b'{"bos_token": "<s>"}', "not written by `vaswani export"),
+        ("config.json", None, "absent holds no model for ctranslate2: make one"),
+        ("config.json", b'{"bos_token": "<s>"}', "no export for ctranslate2"),
         ("config.json", b"{", "config.json"),
         ("model.bin", b"\6\0\0\0", "CTranslate2 can't load it"),
     ],

@@ -111,7 +111,7 @@ def test_the_bundles_beam_and_the_papers_penalty(parser):
 
 def test_types_by_their_names(folder):
     rough = Parser.from_pretrained(folder, dtype="bfloat16")
-    assert {weight.dtype for weight in rough.model.parameters()} == {torch.bfloat16}
+    assert {weight.dtype for weight in rough.engine.model.parameters()} == {torch.bfloat16}
     for wrong in ("bfloat", "int8", torch.int8):
         with pytest.raises(UserError, match="'b?(float|int8)', which is no type of weights"):
             Parser.from_pretrained(folder, dtype=wrong)

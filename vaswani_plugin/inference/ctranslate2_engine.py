@@ -18,11 +18,11 @@ from typing import Any
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import RawAttention
+from vaswani_plugin.inference.engine import read_export
 from vaswani_plugin.inference.results import Decoded, Tokens
 from vaswani_plugin.modules.length_penalty import length_penalty
 from vaswani_plugin.processor import has_vnni, instructions
 from vaswani_plugin.search.options import PAPER_DECODING, SearchOptions
-from vaswani_plugin.text.lines import read_json
 
 PATIENCE = 2
 # CTranslate2 divides log P by |Y| to this power, in effect by 1. With an exponent of 0 it would
@@ -87,7 +87,7 @@ class CTranslate2Engine:
 
     def __init__(self, folder: Path, device: str, compute_type: str, threads: int) -> None:
         ctranslate2 = import_ctranslate2()
-        config = _read_config(folder / "config.json")
+        config = read_export(folder / "config.json", _CONFIG, "ctranslate2")
         kind, _, number = device.partition(":")
 
         def load(type_: str) -> Any:
@@ -243,24 +243,6 @@ def _without_padding(lines: Sequence[Tokens]) -> list[list[str]]:
 def _text(tokens: list[str]) -> tuple[str, ...]:
     # fairseq prints no start of sentence, wherever it is.
     return tuple(token for token in tokens if token != START)
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    """Read the config.json of `vaswani export`; raises ValueError if it is another file."""
-    if not path.is_file():
-        raise ValueError(
-            f"{path.parent} holds no CTranslate2 model: make one of a bundle with "
-            "`vaswani export --to ctranslate2`"
-        )
-    config: dict[str, Any] = read_json(path, "export the model again")
-    for name, kind in _CONFIG.items():
-        value: Any = config.get(name) if isinstance(config, dict) else None
-        is_possible = kind is not int or (isinstance(value, int) and 0 < value < 1 << 31)
-        if type(value) is not kind or not is_possible:
-            raise ValueError(
-                f"{path}: not written by `vaswani export --to ctranslate2` ({name}: {value!r})"
-            )
-    return config
 
 
 def _hard_alignment(attention: list[list[float]]) -> list[tuple[int, int]]:

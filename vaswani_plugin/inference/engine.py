@@ -4,14 +4,15 @@ An engine is imported when it is chosen: torch takes a second to import, and CTr
 needs none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.results import Decoded, Tokens
 from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.text.lines import read_json
 from vaswani_plugin.text.settings import CTRANSLATE2_MODEL, ONNX_ENCODER
 
 if TYPE_CHECKING:
@@ -140,3 +141,28 @@ def load_engine(
     from vaswani_plugin.inference.search_engine import TorchEngine
 
     return TorchEngine(bundle.load_model(), torch.device(device), dtype_of(precision), threads)
+
+
+def read_export(path: Path, kinds: Mapping[str, type], program: str) -> dict[str, Any]:
+    """Read the config.json of a folder that `vaswani export` wrote.
+
+    Args:
+        path: of the file.
+        kinds: of values by key, such as "vaswani.max_source_positions"; numbers are positive.
+        program: as `--to` names it.
+
+    Raises:
+        UserError: it is missing, or another file; names it.
+        OSError: it can't be read.
+    """
+    remedy = f"make one of a bundle with `vaswani export --to {program}`"
+    if not path.is_file():
+        raise UserError(f"{path.parent} holds no model for {program}: {remedy}")
+    config: Any = read_json(path, "export the model again")
+    for name, kind in kinds.items():
+        value: Any = config
+        for key in name.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        if type(value) is not kind or (kind is int and value not in range(1, 1 << 31)):
+            raise UserError(f"{path}: no export for {program} ({name}: {value!r}): {remedy}")
+    return dict(config)

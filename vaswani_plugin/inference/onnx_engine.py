@@ -9,17 +9,16 @@ V vocabulary.
 
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from vaswani_plugin.inference.bundle import Bundle
+from vaswani_plugin.inference.engine import read_export
 from vaswani_plugin.inference.search_engine import SearchEngine
 from vaswani_plugin.search.models import Dictionary as SearchDictionary
 from vaswani_plugin.search.models import Start, all_rows, chosen_rows
 from vaswani_plugin.text.dictionary import Dictionary, dictionary_name
-from vaswani_plugin.text.lines import read_json
 from vaswani_plugin.text.settings import CONFIG, ONNX_ENCODER, OURS
 
 ENCODER = ONNX_ENCODER
@@ -104,7 +103,9 @@ class OnnxTransformer:
     dictionary: SearchDictionary | None = None
 
     def __init__(self, folder: Path, padding_idx: int, threads: int) -> None:
-        self.longest_source, self.longest_target = _read_positions(folder / CONFIG)
+        kinds = {f"{OURS}.{name}": int for name in POSITIONS}
+        own = read_export(folder / CONFIG, kinds, "onnx")[OURS]
+        self.longest_source, self.longest_target = (own[name] for name in POSITIONS)
         self.padding_idx = padding_idx
         self.encoder_graph = Graph(folder / ENCODER, threads)
         self.first = Graph(folder / DECODER, threads)
@@ -213,20 +214,3 @@ class OnnxEngine(SearchEngine):
         threads = threads or torch.get_num_threads()
         model = OnnxTransformer(folder, source.pad(), threads)
         super().__init__([model], source, target, torch.device("cpu"), threads)
-
-
-def _read_positions(path: Path) -> tuple[int, int]:
-    """Read the longest source and target from the config.json of `vaswani export`."""
-    if not path.is_file():
-        raise ValueError(f"{path.parent} holds no ONNX model: {_MAKE}")
-    config: Any = read_json(path, "export the model again")
-    own = config.get(OURS) if isinstance(config, dict) else None
-    found: list[int] = []
-    for name in POSITIONS:
-        value: Any = own.get(name) if isinstance(own, dict) else None
-        if type(value) is not int or not 0 < value < 1 << 31:
-            raise ValueError(
-                f"{path}: not written by `vaswani export --to onnx` ({name}: {value!r})"
-            )
-        found.append(value)
-    return found[0], found[1]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -19,12 +19,7 @@ from vaswani_plugin.inference.bundle import Bundle, LoadedFromFiles
 from vaswani_plugin.inference.engine import dtype_of
 from vaswani_plugin.inference.options import Options
 from vaswani_plugin.inference.results import Decoded
-from vaswani_plugin.inference.search_engine import (
-    TokenDictionary,
-    decode,
-    source_rows,
-    use_threads,
-)
+from vaswani_plugin.inference.search_engine import TorchEngine
 from vaswani_plugin.inference.texts import (
     TextTooLong,
     encode,
@@ -33,11 +28,8 @@ from vaswani_plugin.inference.texts import (
     one_or_many,
     split_into_buffers,
 )
-from vaswani_plugin.modules.transformer import EncoderDecoder
-from vaswani_plugin.search.models import TransformerModel
 from vaswani_plugin.search.options import PARSER_DECODING, SearchOptions
-from vaswani_plugin.search.search import Search
-from vaswani_plugin.search.well_formed import Grammar, SymbolDictionary
+from vaswani_plugin.search.well_formed import Grammar
 from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS, restore, words_of
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import TreeSettings
@@ -108,38 +100,20 @@ class ParsedSentence:
         return self.parses[0]._repr_html_() if self.parses else None
 
 
-class ParserDictionary(SymbolDictionary, TokenDictionary, Protocol):
-    """The interface of a parser's dictionaries; ours and fairseq's both have it."""
-
-
 class Parser(LoadedFromFiles):
     """A trained parser; threads may use it at the same time.
 
     Args:
-        model: encoder and decoder.
-        source: dictionary of the words' units.
-        target: dictionary of the trees' symbols.
         pipeline: of the parser's bundle.
-        threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
+        engine: decodes units to symbols.
     """
 
-    def __init__(
-        self,
-        model: EncoderDecoder,
-        source: ParserDictionary,
-        target: ParserDictionary,
-        pipeline: Pipeline,
-        threads: int | None = None,
-    ) -> None:
-        self.model, self.source, self.target, self.pipeline = model, source, target, pipeline
-        positions: Any = model.encoder.positions
-        self.longest_source: int = positions.max_positions - 1
-        """Most units of a sentence."""
+    def __init__(self, pipeline: Pipeline, engine: TorchEngine) -> None:
         assert isinstance(pipeline.settings, TreeSettings)
-        self.settings = pipeline.settings
-        self.threads = threads or torch.get_num_threads()
-        self._grammar = Grammar(source, target, JOINT, MAX_OPENINGS)
-        self._searched = TransformerModel(model)
+        self.pipeline, self.settings, self.engine = pipeline, pipeline.settings, engine
+        self.longest_source = engine.longest_source
+        """Most units of a sentence."""
+        self._grammar = Grammar(engine.source, engine.target, JOINT, MAX_OPENINGS)
 
     @classmethod
     def from_pretrained(
@@ -165,10 +139,9 @@ class Parser(LoadedFromFiles):
             OSError: a file can't be read.
         """
         bundle = Bundle.load(Path(folder), TreeSettings)
-        loaded = bundle.load_transformer()
-        model = loaded.model.to(device=device, dtype=dtype_of(dtype))
-        made = cls(model, loaded.source, loaded.target, bundle.pipeline, threads)
         options = {"device": device, "dtype": dtype, "threads": threads}
+        given = torch.device(device), dtype_of(dtype), threads
+        made = cls(bundle.pipeline, TorchEngine(bundle.load_transformer(), *given))
         return made.loaded_by(cls.from_pretrained, folder, **options)
 
     def count_tokens(self, sentence: str) -> int:
@@ -238,20 +211,12 @@ class Parser(LoadedFromFiles):
         chosen: SearchOptions,
         unconstrained: bool,
     ) -> Iterator[ParsedSentence]:
-        use_threads(self.threads)
-        search = Search(
-            [self._searched],
-            self.target,
-            chosen,
-            start_tracking=() if unconstrained else (self._grammar.start_tracking,),
-            with_attention=False,
-        )
-        device = self.model.decoder.projection.weight.device
+        tracking = () if unconstrained else (self._grammar.start_tracking,)
         asked = [sentence.units for sentence in sentences if sentence.words]
 
         def answer(batch: list[int]) -> list[list[Decoded]]:
-            rows = source_rows([asked[place] for place in batch], self.source, device)
-            return decode(search, rows, self.target)
+            units = [asked[place] for place in batch]
+            return self.engine.decode(units, chosen, start_tracking=tracking)
 
         found = iter(in_batches(asked, options.batch_tokens, answer))
         for sentence in sentences:

@@ -7,7 +7,7 @@ padding; N layers, H heads.
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -16,9 +16,12 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.models import Loaded, LoadedRecurrent, load_with_data
 from vaswani_plugin.inference.results import Decoded, Tokens
 from vaswani_plugin.modules.transformer import EncoderDecoder
-from vaswani_plugin.search.models import Dictionary, PairModel, TransformerModel, padded
+from vaswani_plugin.search.constraints import StartTracking
+from vaswani_plugin.search.finished import Hypothesis
+from vaswani_plugin.search.models import PairModel, TransformerModel, padded
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
+from vaswani_plugin.text.dictionary import Dictionary
 
 if TYPE_CHECKING:
     from vaswani_plugin.inference.attention import RawAttention
@@ -28,13 +31,6 @@ def use_threads(count: int) -> None:
     """Let PyTorch use `count` CPU threads for the calls of this Python thread."""
     if torch.get_num_threads() != count:
         torch.set_num_threads(count)
-
-
-class TokenDictionary(Dictionary, Protocol):
-    """A dictionary that can also write a hypothesis: ours and fairseq's."""
-
-    def string(self, numbers: Any) -> str:
-        """Symbols joined by spaces, without starts and ends of sentence."""
 
 
 class SearchEngine:
@@ -51,8 +47,8 @@ class SearchEngine:
     def __init__(
         self,
         models: list[PairModel],
-        source: TokenDictionary,
-        target: TokenDictionary,
+        source: Dictionary,
+        target: Dictionary,
         device: torch.device,
         threads: int | None = None,
     ) -> None:
@@ -63,7 +59,11 @@ class SearchEngine:
         self.longest_target = min(model.longest_target for model in models) - 1
 
     def decode(
-        self, sources: Sequence[Tokens], options: SearchOptions, seed: int | None = None
+        self,
+        sources: Sequence[Tokens],
+        options: SearchOptions,
+        seed: int | None = None,
+        start_tracking: tuple[StartTracking, ...] = (),
     ) -> list[list[Decoded]]:
         """See `Engine`.
 
@@ -72,11 +72,33 @@ class SearchEngine:
         """
         use_threads(self.threads)
         random = None if seed is None else torch.Generator(self.device).manual_seed(seed)
-        with_attention = options.print_alignment is not None
         search = Search(
-            [*self.models], self.target, options, with_attention=with_attention, random=random
+            [*self.models],
+            self.target,
+            options,
+            start_tracking=start_tracking,
+            with_attention=options.print_alignment is not None,
+            random=random,
         )
-        return decode(search, source_rows(sources, self.source, self.device), self.target)
+        rows = source_rows(sources, self.source, self.device)
+        try:
+            found = search.run(rows)
+        except torch.OutOfMemoryError as error:
+            sentences, longest = rows.shape
+            raise UserError(
+                f"the GPU's memory does not hold a batch of {sentences} sentences of up to "
+                f"{longest} tokens: give less than --batch-tokens {sentences * longest} "
+                f"(batch_tokens in Python), or decode on the CPU"
+            ) from error
+        return [list(map(self._decoded, hypotheses)) for hypotheses in found]
+
+    def _decoded(self, found: Hypothesis) -> Decoded:
+        return Decoded(
+            tokens=tuple(self.target.string(found["tokens"].tolist()).split()),
+            score=float(found["score"]),
+            token_scores=tuple(found["positional_scores"].float().tolist()),
+            alignment=tuple((int(s), int(t)) for s, t in found["alignment"]),
+        )
 
     @torch.no_grad()
     def score(
@@ -176,35 +198,6 @@ def load_scorer(paths: Sequence[Path], data: Path, device: torch.device) -> Sear
         loaded.model.to(device)
     models = [searched_model(loaded) for loaded in found]
     return SearchEngine(models, found[-1].source, found[-1].target, device)
-
-
-def decode(search: Search, sources: Tensor, dictionary: TokenDictionary) -> list[list[Decoded]]:
-    """The hypotheses of a batch of `source_rows`.
-
-    Raises:
-        UserError: the batch doesn't fit into the GPU's memory.
-    """
-    try:
-        found = search.run(sources)
-    except torch.OutOfMemoryError as error:
-        sentences, longest = sources.shape
-        raise UserError(
-            f"the GPU's memory does not hold a batch of {sentences} sentences of up to {longest} "
-            f"tokens: give less than --batch-tokens {sentences * longest} (batch_tokens in "
-            f"Python), or decode on the CPU"
-        ) from error
-    return [
-        [
-            Decoded(
-                tokens=tuple(dictionary.string(one["tokens"].tolist()).split()),
-                score=float(one["score"]),
-                token_scores=tuple(one["positional_scores"].float().tolist()),
-                alignment=tuple((int(s), int(t)) for s, t in one["alignment"]),
-            )
-            for one in hypotheses
-        ]
-        for hypotheses in found
-    ]
 
 
 def source_rows(sources: Sequence[Tokens], dictionary: Dictionary, device: torch.device) -> Tensor:

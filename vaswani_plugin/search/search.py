@@ -19,7 +19,7 @@ from torch import Tensor
 
 from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.search.beam_search import BeamSearch, Choose
+from vaswani_plugin.search.beam_search import BeamSearch
 from vaswani_plugin.search.candidates import (
     Candidates,
     best_candidates,
@@ -172,8 +172,6 @@ class Search:
         # A step multiplies each row with every weight of the decoders.
         with threads_inside(len(limits) * self.options.beam * self.decoder_weights):
             run_in_threads(search, shares)
-        if not self.rules.by_sentence:
-            self._repeat_given(results, prefix)
         if self.options.print_alignment:
             self._align(results, sources.cpu())
         return results
@@ -193,7 +191,7 @@ class Search:
         ensemble = Ensemble(members, self.vocabulary, options.temperature)
         return BeamSearch(
             ensemble,
-            self._choose(groups),
+            self._choose,
             self._constraints(prefix),
             self.rules,
             beam=options.beam,
@@ -206,20 +204,16 @@ class Search:
             trackers=trackers,
         ).run()
 
-    def _choose(self, groups: int) -> Choose:
-        options = self.options
+    def _choose(self, log_p: Tensor, so_far: Tensor, open_groups: Tensor) -> Candidates:
+        """See `beam_search.Choose`."""
+        options, groups = self.options, open_groups.size(1)
         if options.sampling:
-            return self._sample
+            top = options.sampling_topk, options.sampling_topp
+            return sampled_candidates(log_p, so_far, options.beam, *top, self.random)
         if groups > 1:
             strength = options.diverse_beam_strength
-            return lambda log_p, so_far, open_groups: diverse_candidates(
-                log_p, so_far, options.beam, groups, strength, open_groups
-            )
-        return lambda log_p, so_far, _: best_candidates(log_p, so_far, options.beam)
-
-    def _sample(self, log_p: Tensor, so_far: Tensor, open_groups: Tensor) -> Candidates:
-        top_k, top_p = self.options.sampling_topk, self.options.sampling_topp
-        return sampled_candidates(log_p, so_far, self.options.beam, top_k, top_p, self.random)
+            return diverse_candidates(log_p, so_far, options.beam, groups, strength, open_groups)
+        return best_candidates(log_p, so_far, options.beam)
 
     def _constraints(self, prefix: Tensor) -> list[Constraint]:
         given = prefix.ne(self.pad)
@@ -280,14 +274,6 @@ class Search:
                     f"the end of sentence included; shorten the prefix"
                 )
         return limits, known_lengths
-
-    def _repeat_given(self, results: list[list[Hypothesis]], prefix: Tensor) -> None:
-        """Copy the hypothesis of a prefix with an end of sentence to all beams, as fairseq does."""
-        for row, ended in enumerate(prefix.eq(self.eos).any(dim=1).tolist()):
-            if ended:
-                copies = range(self.options.beam)
-                one = results[row][0]
-                results[row] = [{k: v.clone() for k, v in one.items()} for _ in copies]
 
     def _align(self, results: list[list[Hypothesis]], sources: Tensor) -> None:
         is_soft = self.options.print_alignment == "soft"
