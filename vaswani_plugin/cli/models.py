@@ -48,8 +48,6 @@ def average(
 
     paths = select(inputs, last, last_updates, best, at_most)
     check_outputs("--output", [output], paths)
-    if output.is_dir():
-        raise UserError(f"--output {output} is a folder; name a file in it")
     # Made before the long work, so that an error comes at once.
     output.parent.mkdir(parents=True, exist_ok=True)
     save_checkpoint(average_checkpoints(tqdm(paths, disable=None)), output)

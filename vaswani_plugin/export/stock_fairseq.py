@@ -40,6 +40,7 @@ from vaswani_plugin.model.architectures import names_of
 from vaswani_plugin.model.configuration import Configuration, flag
 from vaswani_plugin.modules.positions import sinusoids
 from vaswani_plugin.text.dictionary import Dictionary, dictionary_name, languages_of
+from vaswani_plugin.text.outputs import check_outputs
 from vaswani_plugin.text.settings import weights_path
 
 FAIRSEQ_LAYER_NORM_EPS = 1e-5
@@ -292,7 +293,7 @@ def import_stock(
             not those of the training, or `output` is a folder or the checkpoint; names the file.
         OSError: a file can't be read or written.
     """
-    _check_output(output, checkpoint, "checkpoint")
+    check_outputs("--output", [output], [checkpoint])
     state = load_checkpoint(checkpoint)
     with untrusted(checkpoint):
         options = stock_options(state)
@@ -316,13 +317,6 @@ def import_stock(
     imported = checkpoint_of(weights, model, task, updates_of(state) or 0, {DIGESTS: digests})
     save_checkpoint(imported, output)
     return config
-
-
-def _check_output(output: Path, model: Path, what: str) -> None:
-    if output.is_dir():
-        raise UserError(f"--output {output} is a folder; name a file in it")
-    if output.exists() and output.samefile(model):
-        raise UserError(f"--output {output} is the {what} itself and would be lost")
 
 
 def _languages_in(data_bin: Path) -> tuple[str, str]:
@@ -358,7 +352,7 @@ def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = Fa
     with untrusted(path):
         cfg = our_model(state)
         require_finite(state["model"])
-        _check_output(output, path, "model")
+        check_outputs("--output", [output], [path])
         weights, options = stock_model(state["model"], cfg, allow_layer_norm_eps)
         task = state["cfg"]["task"]
         kept = ("data", "source_lang", "target_lang", "left_pad_source", "left_pad_target")

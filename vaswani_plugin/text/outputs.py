@@ -29,13 +29,15 @@ DATA_FILES = ("dict*.txt", "[tv]*.bin", "[tv]*.idx", "codes", "preprocessing.jso
 def check_outputs(
     flag: str, outputs: Iterable[str | Path | None], inputs: Iterable[str | Path | None]
 ) -> None:
-    """Refuses outputs that would replace an input or one another; None is no file.
+    """Refuses folders, and outputs that would replace an input or one another; None is no file.
 
     Raises:
         UserError: an output is refused; names the file.
     """
     taken = {os.path.realpath(path) for path in inputs if path is not None}
     for path in filter(None, outputs):
+        if os.path.isdir(path):
+            raise UserError(f"{flag}: {path} is a folder; name a file in it")
         if os.path.realpath(path) in taken:
             raise UserError(
                 f"{flag}: {path} is an input or another output, and would be lost: give another"
