@@ -1,20 +1,17 @@
-"""`vaswani export`: stock fairseq without our plugin, and CTranslate2, translate as we do."""
+"""`vaswani export`: stock fairseq generates the same without our plugin; safetensors are enough."""
 
 import json
 import shutil
 from dataclasses import asdict
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
-from fairseq.data import Dictionary
 from model_factory import SIZES, make_model
 from omegaconf import OmegaConf
 from reference_weights import shake
 
 from tests.support.commands import Ended, vaswani
-from vaswani_plugin.export.ctranslate2_export import import_ctranslate2
 from vaswani_plugin.export.stock_fairseq import checkpoint_of
 from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.fairseq_plugin.tasks.translation import (
@@ -24,9 +21,6 @@ from vaswani_plugin.fairseq_plugin.tasks.translation import (
 from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
 
 SEARCH = ("--beam", "3", "--lenpen", "1.2", "--max-len-b", "12", "--cpu", "--max-tokens", "200")
-CTRANSLATE2 = pytest.mark.skipif(
-    find_spec("ctranslate2") is None, reason="NOT TESTED: no CTranslate2 here"
-)
 
 
 @pytest.fixture(scope="module")
@@ -93,26 +87,6 @@ def test_stock_fairseq_generates_the_same(checkpoint, toy_data_bin, tmp_path, ru
     for name, (text, score) in found.items():
         assert text == expected[name][0]
         assert score == pytest.approx(expected[name][1], abs=1e-4)
-
-
-@CTRANSLATE2
-def test_a_bundle_becomes_a_bundle(bundle, toy_data_bin, tmp_path):
-    shown = json.loads(export("ctranslate2", bundle, tmp_path / "ct2", "--format", "json").out)
-    assert shown == {
-        **{"output": str(tmp_path / "ct2"), "to": "ctranslate2"},
-        "model": str(bundle / "model.pt"),
-    }
-    for name in ("preprocessing.json", "dict.src.txt", "dict.tgt.txt"):
-        assert (tmp_path / "ct2" / name).read_bytes() == (bundle / name).read_bytes()
-    assert not (tmp_path / "ct2" / "model.pt").exists()
-    words = Dictionary.load(str(toy_data_bin / "dict.src.txt")).symbols
-    translator = import_ctranslate2().Translator(
-        str(tmp_path / "ct2"), device="cpu", intra_threads=1
-    )
-    assert translator.translate_batch([[words[5], words[6]]], max_decoding_length=5)
-    assert export("ctranslate2", bundle, tmp_path / "small", "--quantization", "int8").code == 0
-    sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("small", "ct2")]
-    assert sizes[0] < 0.7 * sizes[1]
 
 
 def test_from_safetensors_alone(bundle, tmp_path):
