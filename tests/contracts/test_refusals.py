@@ -36,7 +36,7 @@ BAD = {
     "complexity --plot x.png": "--plot draws measured times: give --measure too",
     "complexity --measure --n 300 --r 200": "--r 200 is no restriction of --n 128",
     "complexity --measure --plot x.docx": "x.docx: a plot ends in .png or .svg",
-    f"{COMPLETE} --top-k 3 ba": "--top-k goes with --sampling",
+    f"{COMPLETE} --top-k 3 ba": "top_k goes with sampling",
     f"{COMPLETE} --samples 2 ba": "2 hypotheses: a beam of 1 finds no more than 1",
     f"{COMPLETE} --max-new-tokens 32 ba": "the model has 32 positions; give at most 31",
     "cost --hours 1": "--hours needs a rate: give --device or --teraflops",
