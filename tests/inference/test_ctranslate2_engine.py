@@ -217,7 +217,7 @@ def test_bad_folders_are_named(tmp_path, trained, name, content, message):
 
 def test_a_beam_wider_than_the_vocabulary(tmp_path, trained):
     _, engine = make_engines(tmp_path / "m", trained, beam=17)
-    with pytest.raises(ValueError, match="--beam 17.*16"):
+    with pytest.raises(ValueError, match="beam 17.*16"):
         engine.translate([["w1"]])
 
 
