@@ -227,9 +227,18 @@ def chosen_device(cpu: bool, threads: int | None) -> "torch.device":
     return torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
 
 
-def buffer_size(buffer: int | None, inputs: list[str], usual: int) -> int:
+def text_lines(inputs: list[str] | None, output: Path | None = None) -> "LocatedLines":
+    """The lines of text files, or of standard input; `output` must be none of the files."""
+    from vaswani_plugin.text.lines import LocatedLines
+    from vaswani_plugin.text.outputs import check_outputs
+
+    check_outputs("--output", [output], inputs or [])
+    return LocatedLines(inputs or ["-"])
+
+
+def buffer_size(buffer: int | None, lines: "LocatedLines", usual: int) -> int:
     """The lines to read before any is answered: --buffer, or 1 for a person who types them."""
-    is_typed = inputs == ["-"] and sys.stdin.isatty()
+    is_typed = lines.paths == ["-"] and sys.stdin.isatty()
     return buffer or (1 if is_typed else usual)
 
 

@@ -20,6 +20,7 @@ from vaswani_plugin.cli.command import (
     one_of,
     probability,
     show,
+    text_lines,
     titled,
     write_results,
 )
@@ -244,7 +245,6 @@ def complete(
             text.
     """
     from vaswani_plugin.inference.language_model import LanguageModel
-    from vaswani_plugin.text.lines import LocatedLines
 
     options = {
         **{"beam": beam, "nbest": samples, "length_penalty": lenpen, "sampling": sampling},
@@ -254,9 +254,9 @@ def complete(
     }
     device = chosen_device(cpu, threads)
     loaded = LanguageModel.from_pretrained(model, data=data_bin, device=device)
-    texts = prompts or LocatedLines(["-"])
-    buffer = buffer_size(None, prompts or ["-"], 64)
-    found = loaded.stream(texts, buffer=buffer, **options)
+    lines = text_lines(None)
+    buffer = 64 if prompts else buffer_size(None, lines, 64)
+    found = loaded.stream(prompts or lines, buffer=buffer, **options)
     for number, completed in enumerate(found, start=1):
         for warning in completed.warnings:
             print(message_line(f"vaswani complete: {warning}"), file=sys.stderr)
@@ -305,22 +305,15 @@ def summarize(
         format: json: one object per line with line, article_tokens, read_tokens, summary, score,
             tokens, log_probabilities (natural logarithms) and ended (false: cut at --max-length).
     """
-    from vaswani_plugin.text.lines import LocatedLines
-    from vaswani_plugin.text.outputs import check_outputs
-
     if not model.is_dir():
         raise UserError(f"--model {model}: must be a folder, {SUMMARIZER}")
-    inputs = inputs or ["-"]
-    check_outputs("--output", [output], inputs)
-    from vaswani_plugin.inference.language_model import LanguageModel
+    lines = text_lines(inputs, output)
     from vaswani_plugin.inference.summarization import Summarizer
 
-    loaded = LanguageModel.from_pretrained(model, device=chosen_device(cpu, threads))
-    summarizer = Summarizer(loaded)
-    lines = LocatedLines(inputs)
+    summarizer = Summarizer.from_pretrained(model, device=chosen_device(cpu, threads))
     summaries = summarizer.stream(
         lines,
-        buffer=buffer_size(buffer, inputs, 256),
+        buffer=buffer_size(buffer, lines, 256),
         beam=beam,
         length_penalty=lenpen,
         max_length=max_length,
@@ -387,13 +380,9 @@ def parse(
             score.
         batch_tokens: most source subwords in a batch, padding included.
     """
-    from vaswani_plugin.text.lines import LocatedLines
-    from vaswani_plugin.text.outputs import check_outputs
-
     if pretty and format == "json":
         raise UserError("--pretty and --format json exclude each other; drop one")
-    inputs = inputs or ["-"]
-    check_outputs("--output", [output], inputs)
+    lines = text_lines(inputs, output)
     if draw is not None:
         if draw.suffix != ".svg":
             raise UserError(f"--draw {draw}: trees are drawn as .svg, which a browser shows")
@@ -402,10 +391,9 @@ def parse(
     from vaswani_plugin.inference.parsing import Parser
 
     parser = Parser.from_pretrained(model, device=chosen_device(cpu, threads))
-    lines = LocatedLines(inputs)
     found = parser.stream(
         lines,
-        buffer=buffer_size(buffer, inputs, 256),
+        buffer=buffer_size(buffer, lines, 256),
         beam=beam,
         length_penalty=lenpen,
         unconstrained=unconstrained,

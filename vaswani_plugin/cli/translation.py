@@ -15,6 +15,7 @@ from vaswani_plugin.cli.command import (
     one_of,
     seconds,
     show,
+    text_lines,
     write_results,
 )
 from vaswani_plugin.errors import UserError
@@ -66,13 +67,8 @@ def translate(
             translate it in parts, or cut it off.
         batch_tokens: most source subwords in a batch, padding included.
     """
-    from vaswani_plugin.text.lines import LocatedLines
-    from vaswani_plugin.text.outputs import check_outputs
-
-    inputs = inputs or ["-"]
-    check_outputs("--output", [output], inputs)
+    lines = text_lines(inputs, output)
     translator = load_translator(model, engine, cpu, threads, fp16, bf16)
-    lines = LocatedLines(inputs)
     translations = translator.stream(
         lines,
         beam=beam,
@@ -82,7 +78,7 @@ def translate(
         long=long,
         one_sentence=one_sentence_a_line,
         align=format == "json",
-        buffer=buffer_size(buffer, inputs, 1000),
+        buffer=buffer_size(buffer, lines, 1000),
     )
 
     def shown(number: int, translation: "Translation") -> list[str]:
