@@ -7,8 +7,7 @@ import torch
 from toy_language_model import LSTM, ONE_LAYER, WORDS, write_bundle, write_checkpoint, write_data
 
 from vaswani_plugin.export.huggingface_export import export_to_huggingface
-from vaswani_plugin.inference.language_model import LanguageModel
-from vaswani_plugin.inference.models import load_language_model
+from vaswani_plugin.inference.language_model import LanguageModel, load_language_model
 from vaswani_plugin.text import bpe, coding
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import TextSettings

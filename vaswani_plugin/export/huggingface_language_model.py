@@ -34,7 +34,7 @@ from vaswani_plugin.export.exported_model import (
 from vaswani_plugin.export.huggingface_tokenizer import FILE as TOKENIZER
 from vaswani_plugin.export.huggingface_tokenizer import text_tokenizer, tokenizer_config
 from vaswani_plugin.inference.bundle import Bundle
-from vaswani_plugin.inference.models import load_language_model
+from vaswani_plugin.inference.language_model import load_language_model
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.search.options import MAX_NEW_TOKENS
 from vaswani_plugin.search.text_models import TextModel

@@ -9,17 +9,19 @@
 Axes: N tokens of a stream.
 """
 
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import LoadedFromFiles
+from vaswani_plugin.inference.bundle import Bundle, LoadedFromFiles
+from vaswani_plugin.inference.checkpoints import load_checkpoint, untrusted
 from vaswani_plugin.inference.completion import (
     UNKNOWN,
     CompletedPrompt,
@@ -29,7 +31,13 @@ from vaswani_plugin.inference.completion import (
     complete,
 )
 from vaswani_plugin.inference.engine import dtype_of
-from vaswani_plugin.inference.models import LoadedText, load_language_model
+from vaswani_plugin.inference.models import (
+    configuration_of,
+    family_of,
+    refuse_other_dictionaries,
+    require_layers,
+    with_weights,
+)
 from vaswani_plugin.inference.options import SamplingOptions, require_at_least_1, require_choice
 from vaswani_plugin.inference.search_engine import use_threads
 from vaswani_plugin.inference.text_scores import (
@@ -47,11 +55,110 @@ from vaswani_plugin.inference.texts import (
 )
 from vaswani_plugin.metrics.perplexity import count_text, result
 from vaswani_plugin.metrics.scored_text import count_represented, number_by
+from vaswani_plugin.model.ancestors import build_one_layer, build_recurrent_language_model
+from vaswani_plugin.model.build import build_language_model
+from vaswani_plugin.model.configuration import (
+    Configuration,
+    OneLayerConfiguration,
+    RecurrentLanguageModelConfiguration,
+)
 from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel
 from vaswani_plugin.search.options import MAX_NEW_TOKENS, SearchOptions
+from vaswani_plugin.search.text_models import TextModel
+from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, Dictionary, load_text_dictionary
+from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.sentences import check_text
+from vaswani_plugin.text.settings import (
+    SETTINGS,
+    TextSettings,
+    read_settings_file,
+    weights_path,
+)
 
 BUFFER = 64
+LANGUAGE_MODELS = ("vaswani_lm", "vaswani_lm_one_layer", "vaswani_lm_lstm")
+TASKS = ("language_modeling", "vaswani_language_modeling")
+
+
+class LoadedText(NamedTuple):
+    """A language model in evaluation mode, on the CPU, and what is known of it."""
+
+    model: TextModel
+    dictionary: Dictionary
+    task: Mapping[str, Any]
+    """Options of the training's task."""
+    sizes: Configuration | None
+    """Of a Transformer; None of other models."""
+    pipeline: Pipeline | None
+    """Between raw text and tokens; None without a preprocessing.json."""
+
+
+def load_language_model(path: Path, data: Path | None = None) -> LoadedText:
+    """Load a language model, from a bundle or with the data of its training.
+
+    Args:
+        path: the bundle's folder, or the checkpoint.
+        data: the folder of a checkpoint's data; with a bundle, data that must have the same
+            dictionary.
+
+    Raises:
+        ForeignModel: only fairseq builds this model.
+        ValueError: `data` is missing or has another dictionary, or the checkpoint can't be used.
+        OSError: a file can't be read.
+    """
+    pipeline = None
+    if path.is_dir():
+        folder, checkpoint = path, weights_path(path)
+        pipeline = Bundle.load(path, TextSettings).pipeline
+        if data is not None and load_text_dictionary(data) != load_text_dictionary(path):
+            raise UserError(
+                f"{data} was binarized with another dictionary than that of {path}: give --text, "
+                f"or binarize with --srcdict {path / TEXT_DICTIONARY}"
+            )
+    elif not path.exists():
+        raise FileNotFoundError(f"{path} does not exist")
+    elif data is None:
+        raise UserError(f"{path} is not a bundle: --data-bin DIR has to say what its dictionary is")
+    else:
+        folder, checkpoint = data, path
+        if (data / SETTINGS).is_file():
+            pipeline = Pipeline(read_settings_file(data / SETTINGS), data)
+    with untrusted(checkpoint):
+        state = load_checkpoint(checkpoint)
+        task = configuration_of(checkpoint, state)["task"]
+        if task.get("_name") not in TASKS:
+            raise UserError(
+                f"{checkpoint} was trained by --task {task.get('_name')}: a language model is "
+                f"needed (--task {' or '.join(TASKS)})"
+            )
+        if task.get("add_bos_token"):
+            raise UserError(
+                f"{checkpoint} was trained with --add-bos-token, which only fairseq's own commands "
+                "know: let fairseq-eval-lm score it"
+            )
+        family = family_of(checkpoint, state, LANGUAGE_MODELS)
+        dictionary = load_text_dictionary(folder)
+        digests = {"target": dictionary.digest()}
+        refuse_other_dictionaries(folder, state.get("task_state") or {}, digests)
+        options = state["cfg"]["model"]
+        positions = options.get("max_target_positions") or int(task["tokens_per_sample"])
+        make: Callable[[], Any]
+        sizes = None
+        if family == "vaswani_lm_lstm":
+            recurrent = RecurrentLanguageModelConfiguration.from_checkpoint(options, {})
+            make = partial(build_recurrent_language_model, recurrent, dictionary)
+        elif family == "vaswani_lm_one_layer":
+            one_layer = OneLayerConfiguration.from_checkpoint(options, {})
+            make = partial(build_one_layer, one_layer, dictionary, positions)
+        else:
+            options = {**options, "max_target_positions": positions}
+            sizes = Configuration.from_checkpoint(options, {})
+            make = partial(build_language_model, sizes, dictionary)
+            require_layers(checkpoint, state["model"], decoder=sizes.decoder_layers)
+        weights = {key.removeprefix("decoder."): value for key, value in state["model"].items()}
+        decoder: Any = with_weights(make, weights, checkpoint)
+    longest = sys.maxsize if family == "vaswani_lm_lstm" else positions
+    return LoadedText(TextModel(decoder, longest), dictionary, task, sizes, pipeline)
 
 
 class LanguageModel(LoadedFromFiles):
@@ -64,7 +171,13 @@ class LanguageModel(LoadedFromFiles):
 
     def __init__(self, loaded: LoadedText, threads: int | None = None) -> None:
         self.model = loaded.model
-        self.dictionary, self.task, self.pipeline = loaded.dictionary, loaded.task, loaded.pipeline
+        self.dictionary, self.pipeline = loaded.dictionary, loaded.pipeline
+        self.tokens_per_sample = int(loaded.task["tokens_per_sample"])
+        """Length of a training window."""
+        self.saw_lines_apart = str(loaded.task.get("sample_break_mode")) == "eos"
+        """Whether each training sample was a single line, without earlier lines as context."""
+        self.loss_after: str | None = loaded.task.get("loss_after")
+        """Only the tokens after this symbol counted in the loss of a line; None: all did."""
         self.positions: int = loaded.model.longest_target
         """Longest text in tokens."""
         self.coder = TextCoder(loaded.dictionary, loaded.pipeline)
@@ -282,7 +395,7 @@ class LanguageModel(LoadedFromFiles):
     def text_knowledge(self) -> dict[str, Any]:
         """The keyword arguments of `scored_text.read_scored_text` that the model determines."""
         known = {"dictionary": self.dictionary, "pipeline": self.pipeline}
-        return known | {"saw_lines_apart": self.task.saw_lines_apart}
+        return known | {"saw_lines_apart": self.saw_lines_apart}
 
     def window_size(self, tokens_per_sample: int | None = None) -> int:
         """Tokens of a window, context included; None: as in training.
@@ -290,7 +403,7 @@ class LanguageModel(LoadedFromFiles):
         Raises:
             UserError: the model has fewer positions.
         """
-        size = tokens_per_sample or min(self.task.tokens_per_sample, self.positions)
+        size = tokens_per_sample or min(self.tokens_per_sample, self.positions)
         if size > self.positions:
             raise UserError(f"tokens_per_sample {size}: the model has {self.positions} positions")
         return size
@@ -317,9 +430,9 @@ class LanguageModel(LoadedFromFiles):
         Raises:
             UserError: names the symbol that precedes this part.
         """
-        if self.task.loss_after is not None:
+        if self.loss_after is not None:
             raise UserError(
-                f"the model learned only what follows {self.task.loss_after} in a line: give its "
+                f"the model learned only what follows {self.loss_after} in a line: give its "
                 "bundle to vaswani summarize, and let fairseq-eval-lm score it"
             )
 

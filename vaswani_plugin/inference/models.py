@@ -4,11 +4,8 @@ A checkpoint may come from anyone: sizes are compared with the weights before me
 every error is one of the file.
 """
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -27,35 +24,26 @@ from vaswani_plugin.inference.bundle import (
 from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, untrusted
 from vaswani_plugin.model.acceleration import accelerated
 from vaswani_plugin.model.architectures import names_of
-from vaswani_plugin.model.build import build, build_language_model
+from vaswani_plugin.model.build import build
 from vaswani_plugin.model.configuration import (
     AttentionLSTMConfiguration,
     Configuration,
-    OneLayerConfiguration,
     RecurrentConfiguration,
-    RecurrentLanguageModelConfiguration,
     Seq2SeqConfiguration,
 )
 from vaswani_plugin.modules.transformer import EncoderDecoder
 from vaswani_plugin.text.dictionary import (
-    TEXT_DICTIONARY,
     Dictionary,
     dictionary_name,
     languages_of,
-    load_text_dictionary,
 )
-from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
-    SETTINGS,
-    TextSettings,
     TreeSettings,
-    read_settings_file,
     weights_path,
 )
 
 if TYPE_CHECKING:
     from vaswani_plugin.modules.recurrent import RecurrentEncoderDecoder
-    from vaswani_plugin.search.text_models import TextModel
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -65,9 +53,7 @@ RECURRENT: dict[str, type[RecurrentConfiguration]] = {
     "vaswani_seq2seq_lstm": Seq2SeqConfiguration,
     "vaswani_attention_lstm": AttentionLSTMConfiguration,
 }
-LANGUAGE_MODELS = ("vaswani_lm", "vaswani_lm_one_layer", "vaswani_lm_lstm")
 TASKS_OF_PAIRS = (TASK, "translation")
-TASKS_OF_TEXT = ("language_modeling", "vaswani_language_modeling")
 
 
 class Loaded(NamedTuple):
@@ -104,7 +90,7 @@ def load_from_bundle(bundle: Bundle) -> Loaded | LoadedRecurrent:
     path, kind = weights_path(bundle.folder), type(bundle.pipeline.settings)
     with untrusted(path):
         state = load_checkpoint(path)
-        name = _configuration(path, state)["task"].get("_name")
+        name = configuration_of(path, state)["task"].get("_name")
         if name not in ((PARSING_TASK,) if kind is TreeSettings else TASKS_OF_PAIRS):
             raise UserError(
                 f"{path} was trained by --task {name}: this bundle needs {KINDS[kind][0]}"
@@ -129,7 +115,7 @@ def load_with_data(path: Path, data: Path) -> tuple[Loaded | LoadedRecurrent, tu
             raise FileNotFoundError(f"{needed} does not exist")
     with untrusted(path):
         state = load_checkpoint(path)
-        task = _configuration(path, state)["task"]
+        task = configuration_of(path, state)["task"]
         if task.get("_name") not in TASKS_OF_PAIRS:
             raise ForeignModel(f"{path} has the task {task.get('_name')!r}")
         source, target = task.get("source_lang"), task.get("target_lang")
@@ -143,7 +129,7 @@ def load_with_data(path: Path, data: Path) -> tuple[Loaded | LoadedRecurrent, tu
 def _encoder_decoder(
     path: Path, state: Checkpoint, folder: Path, languages: tuple[str, str]
 ) -> Loaded | LoadedRecurrent:
-    family = _family(path, state, (TRANSFORMER, *RECURRENT))
+    family = family_of(path, state, (TRANSFORMER, *RECURRENT))
     source, target = _load_dictionaries(state, folder, languages)
     options, weights = (state["cfg"]["model"], state["cfg"]["task"]), state["model"]
     if family == TRANSFORMER:
@@ -157,8 +143,12 @@ def _encoder_decoder(
     return LoadedRecurrent(lstm, recurrent, source, target)
 
 
-def _configuration(path: Path, state: Checkpoint) -> Mapping[str, Any]:
-    """A checkpoint's configuration, with the sections "model" and "task"."""
+def configuration_of(path: Path, state: Checkpoint) -> Mapping[str, Any]:
+    """A checkpoint's configuration, with the sections "model" and "task".
+
+    Raises:
+        ForeignModel: it has none.
+    """
     cfg = state.get("cfg")
     if isinstance(cfg, Mapping):
         if all(isinstance(cfg.get(part), Mapping) for part in ("model", "task")):
@@ -166,8 +156,12 @@ def _configuration(path: Path, state: Checkpoint) -> Mapping[str, Any]:
     raise ForeignModel(f"{path} holds flags of a model")  # that was registered without a dataclass
 
 
-def _family(path: Path, state: Checkpoint, families: tuple[str, ...]) -> str:
-    """The one of some families that a checkpoint's model belongs to."""
+def family_of(path: Path, state: Checkpoint, families: tuple[str, ...]) -> str:
+    """The one of some families that a checkpoint's model belongs to.
+
+    Raises:
+        ForeignModel: it belongs to none of them.
+    """
     name = state["cfg"]["model"].get("_name")
     found = next((family for family in families if name in names_of(family)), None)
     if found is None:
@@ -196,7 +190,7 @@ def make_transformer(
     Raises:
         ValueError: sizes, dictionaries and weights don't fit together.
     """
-    _require_layers(path, weights, encoder=sizes.encoder_layers, decoder=sizes.decoder_layers)
+    require_layers(path, weights, encoder=sizes.encoder_layers, decoder=sizes.decoder_layers)
     words = None
     if sizes.next_word:
         from vaswani_plugin.search.well_formed import Grammar  # translations have none
@@ -207,7 +201,7 @@ def make_transformer(
     return with_weights(lambda: build(sizes, source, target, words), weights, path)
 
 
-def _require_layers(path: Path, weights: Mapping[str, Tensor], **layers: int) -> None:
+def require_layers(path: Path, weights: Mapping[str, Tensor], **layers: int) -> None:
     """Refuse a checkpoint without weights of its last layer; a file may state any number."""
     for side, count in layers.items():
         if count > 0 and not any(k.startswith(f"{side}.layers.{count - 1}.") for k in weights):
@@ -231,122 +225,6 @@ def with_weights(make: Callable[[], Model], weights: Mapping[str, Tensor], path:
         model = make()
         model.load_state_dict(weights)
     return accelerated(model).eval()
-
-
-@dataclass(frozen=True)
-class TextTask:
-    """How a language model was trained to read text.
-
-    With `saw_lines_apart` each sample was a single line, without earlier lines as context. Only the
-    tokens after the symbol `loss_after` counted in the loss of a line; None: all did.
-    """
-
-    tokens_per_sample: int
-    saw_lines_apart: bool = False
-    loss_after: str | None = None
-
-    @classmethod
-    def of(cls, task: Mapping[str, Any], path: Path) -> "TextTask":
-        """Read a checkpoint's configuration of the task; `path` is for messages.
-
-        Raises:
-            UserError: it is another task, or one with options that only fairseq knows.
-        """
-        name = task.get("_name")
-        if name not in TASKS_OF_TEXT:
-            raise UserError(
-                f"{path} was trained by --task {name}: a language model is needed "
-                f"(--task {' or '.join(TASKS_OF_TEXT)})"
-            )
-        if task.get("add_bos_token"):
-            raise UserError(
-                f"{path} was trained with --add-bos-token, which only fairseq's own commands know: "
-                "let fairseq-eval-lm score it"
-            )
-        return cls(
-            tokens_per_sample=int(task["tokens_per_sample"]),
-            saw_lines_apart=str(task.get("sample_break_mode")) == "eos",
-            loss_after=task.get("loss_after"),
-        )
-
-
-class LoadedText(NamedTuple):
-    """A language model in evaluation mode, on the CPU, and what is known of it."""
-
-    model: "TextModel"
-    dictionary: Dictionary
-    task: TextTask
-    sizes: Configuration | None
-    """Of a Transformer; None of other models."""
-    pipeline: Pipeline | None
-    """Between raw text and tokens; None without a preprocessing.json."""
-
-
-def load_language_model(path: Path, data: Path | None = None) -> LoadedText:
-    """Load a language model, from a bundle or with the data of its training.
-
-    Args:
-        path: the bundle's folder, or the checkpoint.
-        data: the folder of a checkpoint's data; with a bundle, data that must have the same
-            dictionary.
-
-    Raises:
-        ForeignModel: only fairseq builds this model.
-        ValueError: `data` is missing or has another dictionary, or the checkpoint can't be used.
-        OSError: a file can't be read.
-    """
-    from vaswani_plugin.search.text_models import TextModel  # translations have none
-
-    pipeline = None
-    if path.is_dir():
-        folder, checkpoint = path, weights_path(path)
-        pipeline = Bundle.load(path, TextSettings).pipeline
-        if data is not None and load_text_dictionary(data) != load_text_dictionary(path):
-            raise UserError(
-                f"{data} was binarized with another dictionary than that of {path}: give --text, "
-                f"or binarize with --srcdict {path / TEXT_DICTIONARY}"
-            )
-    elif not path.exists():
-        raise FileNotFoundError(f"{path} does not exist")
-    elif data is None:
-        raise UserError(f"{path} is not a bundle: --data-bin DIR has to say what its dictionary is")
-    else:
-        folder, checkpoint = data, path
-        if (data / SETTINGS).is_file():
-            pipeline = Pipeline(read_settings_file(data / SETTINGS), data)
-    with untrusted(checkpoint):
-        state = load_checkpoint(checkpoint)
-        task = TextTask.of(_configuration(checkpoint, state)["task"], checkpoint)
-        family = _family(checkpoint, state, LANGUAGE_MODELS)
-        dictionary = load_text_dictionary(folder)
-        digests = {"target": dictionary.digest()}
-        refuse_other_dictionaries(folder, state.get("task_state") or {}, digests)
-        make, positions, sizes = _text_builder(family, state["cfg"]["model"], task, dictionary)
-        if sizes is not None:
-            _require_layers(checkpoint, state["model"], decoder=sizes.decoder_layers)
-        weights = {key.removeprefix("decoder."): value for key, value in state["model"].items()}
-        decoder: Any = with_weights(make, weights, checkpoint)
-    return LoadedText(TextModel(decoder, positions), dictionary, task, sizes, pipeline)
-
-
-def _text_builder(
-    family: str, options: Mapping[str, Any], task: TextTask, dictionary: Dictionary
-) -> tuple[Callable[[], nn.Module], int, Configuration | None]:
-    """Return what builds a language model, its number of positions, and a Transformer's sizes.
-
-    The number of positions is --max-target-positions, else the length of a training sample.
-    """
-    from vaswani_plugin.model.ancestors import build_one_layer, build_recurrent_language_model
-
-    positions = options.get("max_target_positions") or task.tokens_per_sample
-    if family == "vaswani_lm_lstm":
-        recurrent = RecurrentLanguageModelConfiguration.from_checkpoint(options, {})
-        return partial(build_recurrent_language_model, recurrent, dictionary), sys.maxsize, None
-    if family == "vaswani_lm_one_layer":
-        one_layer = OneLayerConfiguration.from_checkpoint(options, {})
-        return partial(build_one_layer, one_layer, dictionary, positions), positions, None
-    sizes = Configuration.from_checkpoint({**options, "max_target_positions": positions}, {})
-    return partial(build_language_model, sizes, dictionary), positions, sizes
 
 
 def refuse_other_dictionaries(
