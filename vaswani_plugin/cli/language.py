@@ -120,7 +120,6 @@ def lm(
     for message, is_wrong in refusals.items():
         if is_wrong:
             raise UserError(message)
-    from vaswani_plugin.inference.language_model import LanguageModel
     from vaswani_plugin.metrics import perplexity as metric
     from vaswani_plugin.metrics.ngram import baselines as score_baselines
     from vaswani_plugin.metrics.scored_text import read_scored_text
@@ -131,6 +130,8 @@ def lm(
     if read:
         known, loaded = {}, None
         if model:
+            from vaswani_plugin.inference.language_model import LanguageModel  # imports torch
+
             device = chosen_device(cpu, threads)
             loaded = LanguageModel.from_pretrained(model, data=data_bin, device=device)
             known = loaded.text_knowledge()

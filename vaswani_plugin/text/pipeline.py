@@ -5,6 +5,7 @@ Also cuts a line that has more subwords than the model takes.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,7 +36,6 @@ class Pipeline:
     Args:
         settings: how the model's text was prepared.
         folder: with the files that the settings name.
-        coder: the functions that split words and join subwords; None: by the folder's codes.
 
     Attributes:
         subwords: kind of marks by which subwords join to words: "subword-nmt", "sentencepiece" or
@@ -46,12 +46,7 @@ class Pipeline:
         UserError: the codes can't be read.
     """
 
-    def __init__(
-        self,
-        settings: AnySettings,
-        folder: Path,
-        coder: tuple[LineFunction, LineFunction] | None = None,
-    ) -> None:
+    def __init__(self, settings: AnySettings, folder: Path) -> None:
         self.settings = settings
         self.folder = folder
         self.subwords = getattr(settings, "subwords", "none")
@@ -69,11 +64,9 @@ class Pipeline:
             codes = settings.codes and str(folder / settings.codes)
             self._encode, self._decode = make_coding(settings.coding, codes)
             return
-        to_words, from_words = _to_words(settings), _from_words(settings)
-        self._coder = split, join = coder or _subwords(settings, folder)
-        # sentencepiece's models have rules for invisible characters.
-        clean = _unchanged if settings.subwords == "sentencepiece" else remove_invisible
-        self._encode = lambda line: split(to_words(clean(line)))
+        from_words = _from_words(settings)
+        self._split, join = _subwords(settings, folder)
+        self._encode = _encoder(settings, self._split)
         self._decode = lambda line: " ".join(from_words(join(line)).splitlines())
 
     @classmethod
@@ -117,11 +110,11 @@ class Pipeline:
             return self
         # The vocabulary that limits subword-nmt is that of the source language.
         limits = {"vocabulary": None, "vocabulary_threshold": None}
-        own = replace(settings, source_language=settings.target_language, **limits)
+        found = copy(self)
+        found.settings = replace(settings, source_language=settings.target_language, **limits)
         if settings.vocabulary is not None:
-            return Pipeline(own, self.folder)
-        found = Pipeline(own, self.folder, self._coder)
-        found._lock = self._lock
+            found._split, _ = _subwords(found.settings, self.folder)
+        found._encode = _encoder(found.settings, found._split)
         return found
 
     def encode(self, line: str) -> str:
@@ -146,13 +139,15 @@ def _unchanged(line: str) -> str:
     return line
 
 
-def _to_words(settings: Settings) -> LineFunction:
+def _encoder(settings: Settings, split: LineFunction) -> LineFunction:
+    # sentencepiece's models have rules for invisible characters.
+    clean = _unchanged if settings.subwords == "sentencepiece" else remove_invisible
     tokenize = settings.tokenizer == "moses"
     if not (tokenize or settings.lowercase or settings.normalize_punctuation):
-        return _unchanged
+        return lambda line: split(clean(line))
     from vaswani_plugin.text.moses import make_processor
 
-    return make_processor(
+    to_words = make_processor(
         settings.source_language,
         settings.lowercase,
         settings.normalize_punctuation,
@@ -160,6 +155,7 @@ def _to_words(settings: Settings) -> LineFunction:
         settings.aggressive_dash_splits,
         settings.escape,
     )
+    return lambda line: split(to_words(clean(line)))
 
 
 def _from_words(settings: Settings) -> LineFunction:
