@@ -69,5 +69,5 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 def test_numbers_of_sentences_that_cant_be(tmp_path: Path, number: str) -> None:
     """A list of all that are missing would fill the memory."""
     path = write(tmp_path / "g", f"H-0\t-1\ta\nH-{number}\t-1\tb\n")
-    with pytest.raises(ValueError, match="no H line of sentence 1 |so many digits"):
+    with pytest.raises(ValueError, match="no [HD] line of sentence [01] "):
         read_generate_output(path)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.coding import join_bpe
-from vaswani_plugin.text.lines import MOST_DIGITS, read_text
+from vaswani_plugin.text.lines import read_text
 
 _LOADED = re.compile(r"loaded ([\d,]+) examples from: (.+)\.[^.\s]+$")  # the last part: a language
+_NUMBERED = re.compile(r"[HDT]-[0-9]{1,18}(\t|$)")
 _DAMAGED = "<<unk>>"  # fairseq-generate writes it into T lines for each word that is unknown
 _WITHOUT_SPACES = (  # Thai, Lao, Tibetan, Myanmar, Khmer, kana, Han
     "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -71,15 +72,12 @@ def read_generate_output(path: Path) -> GenerateOutput:
     loaded: dict[str, int] = {}
     has_sources = ended = False
     for number, line in enumerate(read_text(path, returns_inside=True), 1):
-        kind, dash, rest = line[:1], line[1:2], line[2:]
-        fields = rest.split("\t")
-        if kind not in found or dash != "-" or not fields[0].isdecimal():
+        kind, fields = line[:1], line[2:].split("\t")
+        if not _NUMBERED.match(line):
             if match := _LOADED.search(line):  # the log
                 loaded[match[2]] = int(match[1].replace(",", ""))
             has_sources, ended = has_sources or kind == "S", ended or line.startswith("Generate ")
             continue  # S and P lines
-        if len(fields[0]) > MOST_DIGITS:
-            raise UserError(f"{path}, line {number}: no sentence has a number of so many digits")
         text = fields[1:] if kind == "T" else fields[2:]
         if not text:
             raise UserError(f"{path}, line {number}: a broken {kind} line: no text after a tab")

@@ -10,12 +10,11 @@ has BPE-dropout (`subword-nmt apply-bpe --dropout 0.1`).
 
 import heapq
 import io
-import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.lines import MOST_DIGITS, read_lines
+from vaswani_plugin.text.lines import read_lines
 
 Pair = tuple[str, str]
 
@@ -175,14 +174,13 @@ def _limited_splitter(path: str, vocabulary: str, threshold: int) -> Callable[[s
     from subword_nmt.apply_bpe import BPE, read_vocabulary
 
     read_merges(path)  # refuses what is no table
-    lines = list(read_lines(vocabulary))
-    for number, line in enumerate(lines, start=1):
-        if not re.fullmatch(rf"[^ ]+ [0-9]{{1,{MOST_DIGITS}}}", line.strip("\r\n ")):
-            raise UserError(
-                f"{vocabulary}:{number}: a line of a vocabulary holds a unit and its frequency, "
-                f"not {line!r}: make it with `subword-nmt get-vocab`"
-            )
-    units = read_vocabulary(lines, threshold)
+    try:
+        units = read_vocabulary(read_lines(vocabulary), threshold)
+    except ValueError as error:
+        raise UserError(
+            f"{vocabulary}: a line of a vocabulary holds a unit and its frequency ({error}): make "
+            "it with `subword-nmt get-vocab`"
+        ) from error
     if not units:
         raise UserError(
             f"{vocabulary}: no unit occurs {threshold} times: lower --vocabulary-threshold"

@@ -22,8 +22,6 @@ from vaswani_plugin.errors import UserError
 GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
 BYTE_ORDER_MARK = "\ufeff"
 """The byte order mark: some programs write it at the beginning of a file; it is no text."""
-MOST_DIGITS = 18
-"""The most digits of a number in a file, so that it fits into 64 bits."""
 
 
 @contextmanager
