@@ -10,7 +10,7 @@ from fairseq import models
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.models.transformer import TransformerModel
 from fairseq.registry import REGISTRIES
-from fairseq_flags import PLUGIN, training_config
+from fairseq_flags import PLUGIN, model_config, training_config
 from hydra import compose, initialize_config_dir
 from model_factory import make_dictionary
 from omegaconf import DictConfig, OmegaConf
@@ -78,14 +78,13 @@ def task():
 def build(cfg, task):
     """fairseq's own build, without memory behind the parameters."""
     with torch.device("meta"):
-        return models.build_model(cfg.model, task)
+        return models.build_model(cfg, task)
 
 
 @pytest.mark.parametrize("name", TABLE_3)
 def test_row_through_parser_and_build(name, task):
     row = TABLE_3[name]
-    # With the task's name, so that one reading of the flags serves the test of Hydra's files, too.
-    model = build(training_config("--task", "vaswani_translation", "--arch", name), task)
+    model = build(model_config("--arch", name), task)
     assert type(model) is VaswaniTransformer
     assert sum(p.numel() for p in model.parameters()) == row.parameters
     assert len(model.encoder.layers) == len(model.decoder.layers) == row.n
@@ -154,7 +153,7 @@ def test_hydra_configuration_is_what_the_flags_give(name: str):
 
 @pytest.mark.parametrize("name", sorted(TABLE_3.keys() & set(WITH_A_FILE)))
 def test_hydra_configuration_builds_the_row(name, task):
-    model = build(hydra_configuration(name), task)
+    model = build(hydra_configuration(name).model, task)
     assert type(model) is VaswaniTransformer
     assert sum(p.numel() for p in model.parameters()) == TABLE_3[name].parameters
 
@@ -163,7 +162,7 @@ def test_a_flag_wins_over_its_row(task):
     cfg = training_config("--arch", "vaswani_big", "--d-ff", "64", "--dropout", "0")
     assert (cfg.model.d_ff, cfg.model.d_model, cfg.model.heads) == (64, 1024, 16)
     assert cfg.model.dropout == 0
-    model = build(cfg, task)
+    model = build(cfg.model, task)
     assert model.decoder.layers[0].feed_forward.w_1.weight.shape == (64, 1024)
     assert model.encoder.dropout == 0
 
@@ -171,7 +170,7 @@ def test_a_flag_wins_over_its_row(task):
 def test_other_flags_of_a_row(task):
     flags = ("--arch", "vaswani_debug", "--heads", "5", "--d-k", "3", "--d-v", "7")
     limits = ("--max-source-positions", "77", "--max-target-positions", "88")
-    model = build(training_config(*flags, *limits), task)
+    model = build(model_config(*flags, *limits), task)
     layer = model.encoder.layers[0]
     assert layer.self_attention.query.weight.shape == (15, 32)
     assert layer.self_attention.value.weight.shape == (35, 32)

@@ -6,7 +6,7 @@ import sys
 from statistics import fmean, stdev
 
 import pytest
-from fairseq_flags import training_config
+from fairseq_flags import model_config, parsed
 
 from tests.support.scripts import ROOT, assert_one_line_error, run_script
 
@@ -18,12 +18,11 @@ from vaswani_plugin.model.architectures import ARCHITECTURES, row_of  # noqa: E4
 FILES = sorted(experiments.FILES.glob("*.tsv"))
 SCRIPT = "recipes/experiments.py"
 SMALL = """\
-# two trainings, three rows
+# one training, two rows
 name\ttrain\taverage\ttranslate\tpaper
 all\t--arch vaswani_debug --max-tokens 200 --max-update 6 --save-interval-updates 2\t1\t--beam 2
 first\t\t\t\t25.8
 group_averaged\t\t2
-group_smooth\t--label-smoothing 0
 """
 
 
@@ -32,7 +31,7 @@ def test_every_row_is_a_training(path):
     rows = experiments.read_rows(path)
     assert len({row.name for row in rows}) == len(rows)
     for row in rows:
-        training_config("--task", "vaswani_translation", *row.train)
+        assert parsed("--task", "vaswani_translation", *row.train).max_update
         assert row.average >= 1
 
 
@@ -47,8 +46,8 @@ def test_the_rows_of_table_3_are_the_papers():
     for name, row in full.items():
         assert row.published == small[name].published
         arch = row.train[row.train.index("--arch") + 1]
-        config = training_config("--task", "vaswani_translation", *row.train).model
-        scaled = training_config("--task", "vaswani_translation", *small[name].train).model
+        config = model_config("--task", "vaswani_translation", *row.train)
+        scaled = model_config("--task", "vaswani_translation", *small[name].train)
         assert row_of(arch) and scaled.d_model * 8 == config.d_model, name
         assert scaled.d_ff * 8 == config.d_ff and scaled.heads == config.heads, name
         assert scaled.encoder_layers * 2 == scaled.decoder_layers * 2 == config.encoder_layers, name
@@ -72,20 +71,19 @@ def test_the_report(finished):
     done, folder, _ = finished
     report = json.loads((folder / "work" / "report.json").read_text(encoding="utf-8"))
     rows = report["rows"]
-    first, smooth = rows["first"], rows["group_smooth"]
-    assert rows["group_averaged"]["PPL"] == first["PPL"], "they share a training"
-    assert smooth["PPL"] != first["PPL"]
+    first, averaged = rows["first"], rows["group_averaged"]
+    assert averaged["PPL"] == first["PPL"], "they share a training"
     cells = {
         line.split(" | ")[0].strip("| "): line.strip("| \n").split(" | ")
         for line in (folder / "work" / "report.md").read_text(encoding="utf-8").split("\n")
     }
-    change = [a - b for a, b in zip(smooth["BLEU"], first["BLEU"], strict=True)]
-    assert cells["group_smooth"][3] == f"{fmean(change):.2f} ± {stdev(change) / 2**0.5:.2f}"
+    change = [a - b for a, b in zip(averaged["BLEU"], first["BLEU"], strict=True)]
+    assert cells["group_averaged"][3] == f"{fmean(change):.2f} ± {stdev(change) / 2**0.5:.2f}"
     ppl = first["PPL"]
     assert cells["first"][1] == f"{fmean(ppl):.2f} ± {stdev(ppl) / 2**0.5:.2f}"
-    assert cells["first"][-1] == "25.8" and done.stdout.count("\n") == 5
+    assert cells["first"][-1] == "25.8" and done.stdout.count("\n") == 4
     trained = sorted(path.name for path in (folder / "work" / "trainings").iterdir())
-    assert trained == ["first-1", "first-2", "group_smooth-1", "group_smooth-2"]
+    assert trained == ["first-1", "first-2"]
 
 
 def test_what_is_finished_is_not_done_again(finished):
@@ -95,11 +93,7 @@ def test_what_is_finished_is_not_done_again(finished):
     }
     again = run_script(SCRIPT, folder / "rows.tsv", "group", *args)
     assert again.returncode == 0 and "trains" not in again.stderr
-    assert re.findall(r"^\| (\w+) ", again.stdout, re.M) == [
-        "row",
-        "group_averaged",
-        "group_smooth",
-    ]
+    assert re.findall(r"^\| (\w+) ", again.stdout, re.M) == ["row", "group_averaged"]
     after = {p: p.stat().st_mtime_ns for p in before}
     assert after == before
 

@@ -20,7 +20,7 @@ def model(request, task):
     return exact_model(task, attention_window=request.param)
 
 
-@pytest.mark.parametrize("pieces", [[1] * 10, [1, 3, 1, 5], [4, 6], [10]], ids=str)
+@pytest.mark.parametrize("pieces", [[1] * 10, [1, 3, 1, 5]], ids=str)
 @pytest.mark.parametrize("left_pad", [False, True])
 def test_incremental_is_full(task, model, pieces, left_pad):
     batch = random_batch(task, LENGTHS)
@@ -43,7 +43,7 @@ def test_incremental_is_full(task, model, pieces, left_pad):
     assert full[real].std() > 0.1
 
 
-@pytest.mark.parametrize("order", [[2, 0, 1], [1, 1, 0], [2], [0, 0, 1, 1, 2, 2]], ids=str)
+@pytest.mark.parametrize("order", [[1, 1, 0], [2]], ids=str)
 def test_a_reordered_cache_goes_on_as_the_reordered_batch(task, model, order):
     """Beams are copied and dropped, sentences leave the batch: row i becomes order[i]."""
     batch = random_batch(task, LENGTHS)
