@@ -7,18 +7,13 @@ group stays together. Sentences are equal here if their letters and digits are e
 to case. Repeated pairs are dropped. Small groups go to test, then to valid, until these have the
 wanted numbers of pairs. The rest, or its first N pairs, is train. The same text gives the same
 splits.
-
-Axes: N pairs, K different sentences of both sides.
 """
 
 import hashlib
 import unicodedata
-from array import array
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import numpy as np
 from checkout import at_least, parser, run
 
 from vaswani_plugin.errors import UserError
@@ -27,6 +22,8 @@ from vaswani_plugin.text.outputs import write_atomically
 
 # Larger groups are not held out: a test set of a few sentences and their paraphrases says little.
 LARGEST_GROUP = 6
+
+Pair = tuple[str, str]
 
 
 def letters_and_digits(sentence: str) -> str:
@@ -41,101 +38,60 @@ def loose_key(sentence: str) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
-def group_numbers(left: array, right: array) -> np.ndarray:
-    """Numbers the groups of pairs that are linked by shared sentences.
+def groups_of(pairs: list[Pair]) -> list[tuple[int, list[int]]]:
+    """Finds the groups of pairs that are linked by shared sentences.
 
-    Args:
-        left: `loose_key` of each pair's left side, N of type "Q".
-        right: the same for the right sides. Equal keys on the left and on the right count as
-            different sentences.
+    Equal sentences on the left and on the right count as different ones.
 
     Returns:
-        (N,), int64: the same number for all pairs of a group.
+        For each group the smallest key of its left sides, and the numbers of its pairs.
     """
-    lefts, left_ids = np.unique(np.asarray(left, dtype=np.uint64), return_inverse=True)
-    rights, right_ids = np.unique(np.asarray(right, dtype=np.uint64), return_inverse=True)
-    parents = array("q", range(len(lefts) + len(rights)))  # K
+    keys = [(loose_key(left), -1 - loose_key(right)) for left, right in pairs]
+    parents = {key: key for both in keys for key in both}
 
-    def root(node: int) -> int:
-        while (parent := parents[node]) != node:
-            parents[node] = parents[parent]
-            node = parents[node]
-        return node
+    def root(key: int) -> int:
+        while (parent := parents[key]) != key:
+            parents[key] = key = parents[parent]
+        return key
 
-    offset = len(lefts)
-    for one, other in zip(left_ids.tolist(), right_ids.tolist(), strict=True):
-        parents[root(offset + other)] = root(one)
-    roots = np.fromiter(map(root, range(offset)), dtype=np.int64, count=offset)
-    return roots[left_ids]
+    for left, right in keys:
+        parents[root(right)] = root(left)
+    groups: dict[int, list[int]] = {}
+    for number, (left, _) in enumerate(keys):
+        groups.setdefault(root(left), []).append(number)
+    return [(min(keys[n][0] for n in members), members) for members in groups.values()]
 
 
-def hold_out(left: array, right: array, sizes: dict[str, int]) -> dict[str, np.ndarray]:
-    """Chooses the pairs of held-out sets.
+def split(pairs: list[Pair], sizes: dict[str, int]) -> dict[str, list[Pair]]:
+    """Returns the held-out sets by name, and the other pairs as "train".
 
     Groups are taken in the order of their smallest key. So the same pairs give the same sets in any
     order, and a few new pairs change the sets little. Groups of more than `LARGEST_GROUP` pairs are
-    never taken.
-
-    Args:
-        left: `loose_key` of each pair's left side, N of type "Q".
-        right: the same for the right sides.
-        sizes: number of pairs for each set; a set may get up to `LARGEST_GROUP` - 1 more.
-
-    Returns:
-        By set, a mask of its pairs, (N,), bool.
+    never taken. A set may get up to `LARGEST_GROUP` - 1 pairs more than asked for.
 
     Raises:
         UserError: too few pairs are in small groups, or no pairs remain for training.
     """
-    keys = np.asarray(left, dtype=np.uint64)
-    _, groups, counts = np.unique(
-        group_numbers(left, right), return_inverse=True, return_counts=True
-    )
-    least = np.full(len(counts), np.iinfo(np.uint64).max, dtype=np.uint64)
-    np.minimum.at(least, groups, keys)
-    order = np.argsort(least, kind="stable")
-    order = order[counts[order] <= LARGEST_GROUP]
-    ends = np.cumsum(counts[order])  # pairs up to and including each group
-    sets, first, taken = {}, 0, 0
+    small = sorted(group for group in groups_of(pairs) if len(group[1]) <= LARGEST_GROUP)
+    total, place = sum(len(members) for _, members in small), {}
+    candidates = iter(small)
     for name, size in sizes.items():
-        last = int(np.searchsorted(ends, taken + size))  # the group that completes the set
-        if size and last == len(order):
-            raise UserError(
-                f"{size} pairs for {name}: the corpus has too few pairs that share no sentence "
-                f"with many others ({int(ends[-1]) if len(ends) else 0} in all): ask for fewer, or "
-                f"give a {name} set of your own"
-            )
-        stop = last + 1 if size else first
-        chosen = np.zeros(len(counts), dtype=bool)
-        chosen[order[first:stop]] = True
-        sets[name] = chosen[groups]
-        first, taken = stop, int(ends[stop - 1]) if stop else 0
-    if sum(int(members.sum()) for members in sets.values()) == len(keys):
-        asked = " and ".join(f"{size} pairs for {name}" for name, size in sizes.items())
-        raise UserError(f"{asked}: nothing is left to train on: ask for fewer")
-    return sets
-
-
-def distinct_pairs(paths: tuple[str, str]) -> Iterator[tuple[str, str]]:
-    """Yields the pairs of two files without repeats."""
-    return iter(dict.fromkeys(read_pairs(*paths)))
-
-
-def split(paths: tuple[str, str], sizes: dict[str, int]) -> dict[str, list[tuple[str, str]]]:
-    """Returns the held-out sets by name, and the other pairs as "train".
-
-    Raises:
-        UserError: there are too few pairs.
-    """
-    keys = array("Q"), array("Q")
-    for pair in distinct_pairs(paths):
-        for column, sentence in zip(keys, pair, strict=True):
-            column.append(loose_key(sentence))
-    members = {name: chosen.tolist() for name, chosen in hold_out(*keys, sizes).items()}
-    splits: dict[str, list[tuple[str, str]]] = {name: [] for name in (*members, "train")}
-    for number, pair in enumerate(distinct_pairs(paths)):
-        name = next((name for name, chosen in members.items() if chosen[number]), "train")
-        splits[name].append(pair)
+        taken: list[int] = []
+        while len(taken) < size:
+            _, members = next(candidates, (0, []))
+            if not members:
+                raise UserError(
+                    f"{size} pairs for {name}: the corpus has too few pairs that share no sentence "
+                    f"with many others ({total} in all): ask for fewer, or give a {name} set of "
+                    "your own"
+                )
+            taken += members
+        place |= dict.fromkeys(taken, name)
+    splits: dict[str, list[Pair]] = {name: [] for name in (*sizes, "train")}
+    for number, pair in enumerate(pairs):
+        splits[place.get(number, "train")].append(pair)
+    if not splits["train"]:
+        raise UserError(f"{sizes}: nothing is left to train on: ask for fewer")
     return splits
 
 
@@ -151,19 +107,21 @@ def main() -> None:
     add("--test", type=int, default=2000, help="pairs (default: 2000)")
     args = flags.parse_args()
     at_least(args, train=0, valid=0, test=0)
-    paths = (args.source, args.target)
-    endings = [Path(path).suffix for path in paths]
+    endings = [Path(path).suffix for path in (args.source, args.target)]
     if endings[0] == endings[1]:
         raise UserError(f"{args.source} and {args.target}: the files' endings must differ")
-    splits = split(paths, {"test": args.test, "valid": args.valid})
+    pairs = list(dict.fromkeys(read_pairs(args.source, args.target)))
+    splits = split(pairs, {"test": args.test, "valid": args.valid})
     splits["train"] = splits["train"][: args.train or None]
     with ExitStack() as stack:
-        for name, pairs in splits.items():
+        for name, chosen in splits.items():
             for side, ending in enumerate(endings):
                 write = stack.enter_context(write_atomically(args.output / f"{name}{ending}"))
-                for pair in pairs:
+                for pair in chosen:
                     write(pair[side])
-    print(", ".join(f"{name} {len(pairs)}" for name, pairs in splits.items()) + f": {args.output}")
+    print(
+        ", ".join(f"{name} {len(chosen)}" for name, chosen in splits.items()) + f": {args.output}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,23 +1,22 @@
 """split_groups.py: no sentence in two splits, the same splits for the same text."""
 
 import random
-from array import array
 from pathlib import Path
 
 import networkx
-import numpy as np
 import pytest
 from split_groups import (
     LARGEST_GROUP,
-    group_numbers,
-    hold_out,
+    groups_of,
     letters_and_digits,
     loose_key,
+    split,
 )
 
 from tests.support.scripts import assert_one_line_error, run_script
 from vaswani_plugin.errors import UserError
 
+SIZES = {"test": 30, "valid": 20}
 SCRIPT = "data-prep/split_groups.py"
 Pair = tuple[str, str]
 
@@ -32,29 +31,12 @@ def corpus(seed: int, size: int = 400) -> list[Pair]:
     return pairs
 
 
-def keys(pairs: list[Pair]) -> tuple[array, array]:
-    """The keys of either side."""
-    left, right = zip(*pairs, strict=True)
-    return array("Q", map(loose_key, left)), array("Q", map(loose_key, right))
-
-
 def components(pairs: list[Pair]) -> set[frozenset[Pair]]:
     """The groups by networkx's connected components."""
     graph = networkx.Graph()
     graph.add_edges_from((("en", left.lower()), ("de", right)) for left, right in pairs)
     parts = list(networkx.connected_components(graph))
     return {frozenset(p for p in pairs if ("en", p[0].lower()) in part) for part in parts}
-
-
-def split(pairs: list[Pair], **sizes: int) -> dict[str, list[Pair]]:
-    """The pairs of each held-out set, and under "train" the others."""
-    sets = hold_out(*keys(pairs), sizes)
-    rest = np.ones(len(pairs), dtype=bool)
-    for chosen in sets.values():
-        rest &= ~chosen
-    return {name: [p for p, c in zip(pairs, s, strict=True) if c] for name, s in sets.items()} | {
-        "train": [pair for pair, is_left in zip(pairs, rest, strict=True) if is_left]
-    }
 
 
 def test_what_makes_sentences_the_same():
@@ -68,17 +50,14 @@ def test_what_makes_sentences_the_same():
 @pytest.mark.parametrize("seed", range(2))
 def test_groups_are_the_connected_components(seed):
     pairs = corpus(seed)
-    numbers = group_numbers(*keys(pairs)).tolist()
-    groups = {
-        n: frozenset(p for p, m in zip(pairs, numbers, strict=True) if m == n) for n in numbers
-    }
-    assert set(groups.values()) == components(pairs)
+    found = {frozenset(pairs[n] for n in members) for _, members in groups_of(pairs)}
+    assert found == components(pairs)
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_no_sentence_is_in_two_splits(seed):
     pairs = list(dict.fromkeys(corpus(seed)))
-    splits = split(pairs, test=30, valid=20)
+    splits = split(pairs, SIZES)
     assert 30 <= len(splits["test"]) < 30 + LARGEST_GROUP
     assert 20 <= len(splits["valid"]) < 20 + LARGEST_GROUP
     assert sorted(sum(splits.values(), [])) == sorted(pairs)
@@ -90,17 +69,17 @@ def test_no_sentence_is_in_two_splits(seed):
 def test_large_groups_are_never_held_out():
     pairs = [(f"Say {n}!", "Ja.") for n in range(LARGEST_GROUP + 1)]
     pairs += [(f"See {n}!", f"Sieh {n}.") for n in range(10)]
-    splits = split(pairs, test=9)
+    splits = split(pairs, {"test": 9})
     assert len(splits["test"]) == 9 and not {"Ja."} & {right for _, right in splits["test"]}
     with pytest.raises(UserError, match=r"11 pairs for test: .* \(10 in all\)"):
-        split(pairs, test=11)
+        split(pairs, {"test": 11})
 
 
 def test_the_order_of_the_lines_does_not_move_a_pair():
     pairs = corpus(7)
-    splits = split(pairs, test=30, valid=20)
+    splits = split(pairs, SIZES)
     shuffled = random.Random(1).sample(pairs, len(pairs))
-    again = split(shuffled, test=30, valid=20)
+    again = split(shuffled, SIZES)
     assert {name: set(chosen) for name, chosen in splits.items()} == {
         name: set(chosen) for name, chosen in again.items()
     }
@@ -119,7 +98,7 @@ def test_files(tmp_path):
     flags = ("--train", 50, "--valid", 20, "--test", 30)
     done = run_script(SCRIPT, *write(tmp_path, pairs), "--output", tmp_path / "raw", *flags)
     assert done.returncode == 0, done.stderr
-    expected = split(list(dict.fromkeys(pairs)), test=30, valid=20)
+    expected = split(list(dict.fromkeys(pairs)), SIZES)
     expected["train"] = expected["train"][:50]
     assert len(expected["train"]) == 50
     for name, chosen in expected.items():
