@@ -7,10 +7,10 @@ import pytest
 from tests.support.scripts import assert_one_line_error, run_script
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.summaries import (
+    READERS,
     Example,
     read_csv,
     read_examples,
-    read_scitldr,
     split_at_stops,
     write_examples,
 )
@@ -24,7 +24,7 @@ def write_lines(path, records) -> str:
 def test_scitldr(tmp_path):
     record = {"source": ["One  thing.\n", " ", "Another.\u2028"], "target": ["A.", "B."], "x": 1}
     path = write_lines(tmp_path / "train.jsonl", [record])
-    assert list(read_scitldr(path)) == [Example(["One thing.", "Another."], ["A.", "B."])]
+    assert list(READERS["scitldr"](path)) == [Example(["One thing.", "Another."], ["A.", "B."])]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_bad_line_is_named(tmp_path, line, part):
     path = tmp_path / "train.jsonl"
     path.write_text('{"source": ["a"], "target": ["b"]}\n' + line + "\n")
     with pytest.raises(UserError, match="train.jsonl:2: ") as caught:
-        list(read_scitldr(str(path)))
+        list(READERS["scitldr"](str(path)))
     assert part in str(caught.value)
 
 

@@ -288,7 +288,7 @@ def text_tokenizer(model: Path, settings: TextSettings, dictionary: Dictionary) 
 
 
 _SPECIAL = "<s>|<pad>|</s>|<sep>"
-"""In a text of words they are unknown words, as in `coding.encode_words`."""
+"""In a text of words they are unknown words, as in `coding.make_coding`."""
 _EMPTY = "\ue000"
 """An empty word, between two spaces; from the private use area."""
 

@@ -5,48 +5,10 @@ from typing import Any
 
 from vaswani_plugin.metrics.rouge import KINDS
 
-
-def bleu_scores(bleu: dict[str, Any]) -> list[str]:
-    """The scores of translations."""
-    scores = []
-    if bleu["tokenized"] is not None:
-        scores.append(f"{bleu['tokenized']:.2f} tokenized BLEU")
-    if bleu["compound_split"] is not None:
-        scores.append(f"{bleu['compound_split']:.2f} compound-split BLEU")
-    if bleu["sacrebleu"] is not None:
-        scores.append(f"{bleu['sacrebleu']:.2f} sacreBLEU")
-    return scores
-
-
-def perplexity_scores(report: dict[str, Any]) -> list[str]:
-    """The scores of language models."""
-    (row,) = (row for row in report["results"] if row["name"] == "model")
-    return [
-        f"perplexity {row['perplexity_per_word']:.2f} a word",
-        f"{row['bits_per_character']:.3f} bits a character",
-    ]
-
-
-def rouge_scores(report: dict[str, Any]) -> list[str]:
-    """The scores of summaries."""
-    (row,) = (row for row in report["systems"] if row["name"] == "model")
-    return [f"{row[key]:.2f} {title}" for key, title in KINDS.items() if key in row]
-
-
-def bracketing_scores(report: dict[str, Any]) -> list[str]:
-    """The scores of parsers."""
-    f1 = report["all"]["bracketing_fmeasure"]
-    return [
-        "no bracket right" if f1 is None else f"{f1:.2f} F1",
-        f"{report['malformed_percent']:.1f}% malformed without the constraint",
-    ]
-
-
-SCORES = {
-    "bleu": bleu_scores,
-    "ppl": perplexity_scores,
-    "rouge": rouge_scores,
-    "f1": bracketing_scores,
+BLEU = {
+    "tokenized": "tokenized BLEU",
+    "compound_split": "compound-split BLEU",
+    "sacrebleu": "sacreBLEU",
 }
 
 
@@ -56,4 +18,18 @@ def scores_of(result: Mapping[str, Any]) -> list[str]:
     Raises:
         AttributeError, KeyError, TypeError, ValueError: it is no result of a recipe.
     """
-    return [text for key, read in SCORES.items() if key in result for text in read(result[key])]
+    found = []
+    if bleu := result.get("bleu"):
+        found += [f"{bleu[key]:.2f} {t}" for key, t in BLEU.items() if bleu[key] is not None]
+    if ppl := result.get("ppl"):
+        (row,) = (row for row in ppl["results"] if row["name"] == "model")
+        found.append(f"perplexity {row['perplexity_per_word']:.2f} a word")
+        found.append(f"{row['bits_per_character']:.3f} bits a character")
+    if rouge := result.get("rouge"):
+        (row,) = (row for row in rouge["systems"] if row["name"] == "model")
+        found += [f"{row[key]:.2f} {title}" for key, title in KINDS.items() if key in row]
+    if parsing := result.get("f1"):
+        f1 = parsing["all"]["bracketing_fmeasure"]
+        found.append("no bracket right" if f1 is None else f"{f1:.2f} F1")
+        found.append(f"{parsing['malformed_percent']:.1f}% malformed without the constraint")
+    return found

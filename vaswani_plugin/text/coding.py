@@ -40,21 +40,11 @@ _BYTES = {ord(letter): byte for byte, letter in LETTERS.items()} | {ord(NOTHING)
 LineFunction = Callable[[str], str]
 
 
-def encode_words(line: str) -> str:
-    """Joins the words by single spaces; a word that equals a special symbol becomes <unk>."""
-    return " ".join(_RESERVED.get(word, word) for word in line.split())
-
-
 def plain_units(units: str) -> str:
     """Units of text, of which none is a special symbol: such a one becomes <unk>."""
     if not any(symbol in units for symbol in _SPECIAL):
         return units
     return " ".join(UNKNOWN if unit in _SPECIAL else unit for unit in units.split(" "))
-
-
-def decode_words(units: str) -> str:
-    """Returns the line as it is."""
-    return units
 
 
 def _character_unit(character: str) -> str:
@@ -149,7 +139,8 @@ def make_coding(coding: str, codes: str | None) -> tuple[LineFunction, LineFunct
         UserError: the codes can't be read.
     """
     if coding == "words":
-        return encode_words, decode_words
+        words = lambda line: " ".join(_RESERVED.get(word, word) for word in line.split())  # noqa: E731
+        return words, str
     if coding == "characters":
         return encode_characters, decode_characters
     assert coding == "bpe" and codes is not None, (coding, codes)

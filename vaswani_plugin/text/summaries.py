@@ -65,11 +65,6 @@ def _read_json(path: str, keys: tuple[str, str]) -> Iterator[Example]:
         yield _cleaned(*(_texts(record, key, place) for key in keys))
 
 
-def read_scitldr(path: str) -> Iterator[Example]:
-    """Yields SciTLDR's examples."""
-    return _read_json(path, ("source", "target"))
-
-
 def read_examples(path: str) -> Iterator[Example]:
     """Yields the examples of a .jsonl file that `write_examples` wrote."""
     return _read_json(path, ("article", "references"))
@@ -98,7 +93,7 @@ def read_csv(path: str) -> Iterator[Example]:
 
 
 READERS: dict[str, Callable[[str], Iterator[Example]]] = {
-    "scitldr": read_scitldr,
+    "scitldr": lambda path: _read_json(path, ("source", "target")),
     "csv": read_csv,
     "jsonl": read_examples,
 }
