@@ -5,11 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 import toy_language_model
-import toy_text
-from code_trees import code_trees
 from torch import Tensor
-
-from vaswani_plugin.text.settings import TreeSettings
+from toy_parser import write_tree_data
 
 # Highest rate 5e-3 after 20 updates: what goes wrong shows, and differences grow.
 FAST = ("--warmup-updates", "20", "--lr-factor", "0.13", "--seed", "3", "--num-workers", "0")
@@ -34,12 +31,7 @@ def language_data(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def tree_data(tmp_path_factory) -> Path:
     """Made-up trees, coded."""
-    folder = tmp_path_factory.mktemp("trees")
-    lines = "".join(f"{tree}\n" for tree in toy_text.toy_lines(toy_text.TREES, 40))
-    (folder / "trees").write_text(lines, encoding="utf-8")
-    splits = {split: [str(folder / "trees")] for split in ("train", "valid", "test")}
-    code_trees(splits, TreeSettings("words", True, True), folder / "bin", 1, 0, 1)
-    return folder / "bin"
+    return write_tree_data(tmp_path_factory.mktemp("trees"))
 
 
 @pytest.fixture(scope="session")

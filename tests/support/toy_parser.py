@@ -17,6 +17,15 @@ FLAGS = ("--task", "vaswani_parsing", "--arch", "vaswani_parser_debug")
 LIMITS = ("--max-source-positions", "150", "--max-target-positions", "300")
 
 
+def write_tree_data(folder: Path, count: int = 40) -> Path:
+    """Codes toy trees by whole words, the same ones in each split; returns the data folder."""
+    path = folder / "trees"
+    path.write_text("".join(f"{tree}\n" for tree in TREES[:count]), encoding="utf-8")
+    splits = {split: [str(path)] for split in ("train", "valid", "test")}
+    code_trees(splits, TreeSettings("words", True, True), folder / "bin", 1, 0, 1)
+    return folder / "bin"
+
+
 def write_parser_bundle(
     folder: Path, coding: str = "bpe", keep_tags: bool = True, model: tuple[str, ...] = FLAGS
 ) -> Path:

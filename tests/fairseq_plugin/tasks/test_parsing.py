@@ -1,17 +1,15 @@
-"""The parsing task: the paper's decoding is its default, corpora are mixed, outputs are trees."""
+"""The parsing task: the paper's decoding is its default, its models, and the next word."""
 
 import argparse
 
-import code_trees
 import pytest
-import toy_text
 from fairseq import tasks
 from fairseq_flags import generation_config, training_config
 from model_factory import make_model
+from toy_parser import write_tree_data
 from tree_models import make_dictionaries, make_parser, make_parsing_task
 
 from vaswani_plugin.model.architectures import PARSERS
-from vaswani_plugin.text.settings import TreeSettings
 
 
 def test_decoding_is_the_papers_unless_told():
@@ -33,39 +31,8 @@ def test_decoding_is_the_papers_unless_told():
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """20 hand-made trees, 7 that a parser made."""
-    folder = tmp_path_factory.mktemp("mixed")
-    trees = toy_text.toy_lines(toy_text.TREES, 37)
-    parts = {"train": trees[:20], "train1": trees[20:27], "valid": trees[27:], "test": trees[27:]}
-    for split, lines in parts.items():
-        (folder / split).write_text("".join(f"{line}\n" for line in lines))
-    files = {split: [str(folder / split)] for split in parts}
-    settings = TreeSettings("words", True, True)
-    code_trees.code_trees(files, settings, folder / "bin", 1, 0, 1)
-    return folder / "bin"
-
-
-@pytest.mark.parametrize("ratio", [1, 3])
-def test_two_corpora_are_mixed_by_a_ratio(data, ratio):
-    """As fairseq-train loads them; every sample is where its source and target belong together."""
-    flags = ("--task", "vaswani_parsing", "--arch", "vaswani_parser_debug")
-    cfg = training_config(*flags, "--upsample-primary", str(ratio)).copy()
-    cfg.task.data = str(data)
-    task = tasks.setup_task(cfg.task)
-    task.load_dataset("train", combine=True)
-    dataset = task.dataset("train")
-    assert len(dataset) == ratio * 20 + 7
-    source, target = task.source_dictionary.string, task.target_dictionary.string
-    found = [dataset[n] for n in range(len(dataset))]
-    samples = [(source(sample["source"]), target(sample["target"])) for sample in found]
-    assert samples[:20] * ratio == samples[: 20 * ratio]
-    assert len(set(samples)) == 27
-    assert all(
-        len(source.split()) == sum(part[0] not in "()" for part in target.split())
-        for source, target in samples
-    )
-    order = dataset.ordered_indices()
-    assert sorted(order.tolist()) == list(range(len(dataset)))
+    """Toy trees, coded."""
+    return write_tree_data(tmp_path_factory.mktemp("trees"))
 
 
 @pytest.mark.parametrize("row", PARSERS, ids=lambda row: row.name)
