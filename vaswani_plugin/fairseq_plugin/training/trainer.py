@@ -13,7 +13,6 @@ from fairseq.data.iterators import EpochBatchIterating
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 from fairseq.logging import metrics
-from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.trainer import Trainer
 from torch import Tensor
 
@@ -229,7 +228,7 @@ class VaswaniTrainer(Trainer):
             NonfiniteNorm: before the gradients are scaled, which would spread a NaN to all of them.
         """
         common = self.cfg.common
-        scaled = common.fp16 or (common.amp and self.cuda)
+        scaled = common.fp16 or (common.amp and self.optimizer.scaler.is_enabled())
         apart = self.cfg.optimization.use_bmuf or (
             self.cfg.distributed_training.ddp_backend == "slowmo"
         )
@@ -257,9 +256,6 @@ class VaswaniTrainer(Trainer):
         if hasattr(self.optimizer, "_multiply_factor"):
             # fairseq's --bf16 resets it only in a finished step; it would scale the next one, too.
             self.optimizer._multiply_factor = 1.0
-        if isinstance(self.optimizer, AMPOptimizer) and self.optimizer.scaler.is_enabled():
-            # With --cpu beside a GPU. PyTorch refuses to unscale the next gradients without it.
-            self.optimizer.scaler.update()
 
     def valid_step(self, sample: Any, raise_oom: bool = False) -> dict[str, Any]:
         """Compute the loss of one validation batch; see fairseq's method."""
