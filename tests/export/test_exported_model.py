@@ -10,7 +10,9 @@ from toy_bundle import write_toy_bundle
 
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.export.exported_model import departures, new_folder
+from vaswani_plugin.model import build
 from vaswani_plugin.model.configuration import Configuration
+from vaswani_plugin.modules.feed_forward import FeedForward
 
 
 def test_a_link_to_an_empty_folder(tmp_path: Path) -> None:
@@ -104,6 +106,27 @@ def test_what_can_not_be_read_is_one_line_and_nothing_is_written(made, tmp_path,
     error = capsys.readouterr().err
     assert error.startswith("vaswani export: error: ") and error.count("\n") == 1, error
     assert message in error and sorted(tmp_path.rglob("*")) == before
+
+
+class Squared(FeedForward):
+    """Another activation, of which no option tells."""
+
+
+def hooked(*sizes):
+    layer = FeedForward(*sizes)
+    layer.register_forward_hook(lambda module, given, out: 2 * out)
+    return layer
+
+
+@pytest.mark.parametrize("to", ["huggingface", "ctranslate2", "onnx", "fairseq"])
+@pytest.mark.parametrize(("kind", "message"), [(Squared, "is a Squared"), (hooked, "has a hook")])
+def test_a_part_that_no_export_knows(made, tmp_path, capsys, monkeypatch, to, kind, message):
+    monkeypatch.setattr(build, "FeedForward", kind)
+    flags = ["--model", str(made), "--output", str(tmp_path / "out")]
+    assert main(["export", "--to", to, *flags]) == 1
+    error = capsys.readouterr().err
+    assert f"feed_forward of the model {message}" in error, error
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("to", ["huggingface", "ctranslate2", "onnx"])

@@ -10,14 +10,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.checkpoints import untrusted
 from vaswani_plugin.model.build import FAIRSEQ_FIRST_POSITION
 from vaswani_plugin.model.configuration import Configuration, flag, head_sizes
-from vaswani_plugin.modules.positions import MOST_ROWS
+from vaswani_plugin.modules.attention import MultiHeadAttention
+from vaswani_plugin.modules.embedding import Embedding
+from vaswani_plugin.modules.feed_forward import FeedForward
+from vaswani_plugin.modules.language_model import LanguageModel
+from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer
+from vaswani_plugin.modules.positions import MOST_ROWS, LearnedPositions, SinusoidalPositions
+from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder
 from vaswani_plugin.text.dictionary import BOS, EOS, PAD, Dictionary
 from vaswani_plugin.text.settings import (
     CARD,
@@ -39,6 +45,11 @@ EXPRESSED = frozenset(
     )
 )
 """The options that exports know: each either writes or refuses one."""
+KNOWN_MODULES = (
+    *(EncoderDecoder, Encoder, Decoder, LanguageModel),
+    *(EncoderLayer, DecoderLayer, MultiHeadAttention, FeedForward, AddNorm, Embedding),
+    *(SinusoidalPositions, LearnedPositions, nn.Linear, nn.LayerNorm, nn.ModuleList),
+)
 
 
 class TranslationModel(NamedTuple):
@@ -63,6 +74,7 @@ def read_model(folder: Path) -> TranslationModel:
     weights = {name: tensor.detach() for name, tensor in model.state_dict().items()}
     with untrusted(path):
         require_finite(weights)
+        require_known_modules(model)
     return TranslationModel(path, settings, sizes, source, target, weights)
 
 
@@ -79,6 +91,18 @@ def require_finite(weights: Mapping[str, Tensor]) -> None:
             raise UserError(
                 f"{name} holds NaN or infinity: the training has diverged; use an earlier one"
             )
+
+
+def require_known_modules(model: nn.Module) -> None:
+    """Refuse a part of another class, with a hook or a method of its own: exports write no code."""
+    for name, module in model.named_modules():
+        kind = getattr(type(module), "equals", type(module))  # a kernel equals a plain module
+        place = f"the part {name or 'model'} of the model"
+        if kind not in KNOWN_MODULES:
+            raise UserError(f"{place} is a {kind.__name__}, which no export can express")
+        # PyTorch has no public name for a module's hooks.
+        if module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module):
+            raise UserError(f"{place} has a hook, which no export can express")
 
 
 def unknown_options(sizes: Configuration) -> list[str]:

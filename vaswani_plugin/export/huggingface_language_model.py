@@ -28,6 +28,7 @@ from vaswani_plugin.export.exported_model import (
     new_folder,
     refuse,
     require_finite,
+    require_known_modules,
     uneven_heads,
     write_card,
 )
@@ -63,6 +64,7 @@ def export_language_model(model: Path, output: Path, with_tokenizer: bool = True
     refuse("Hugging Face's OpenAI GPT", found + departures(sizes))
     weights = to_openai(built, sizes)
     require_finite(weights)
+    require_known_modules(built.decoder)
     with new_folder(output) as folder:
         save_file(weights, folder / SAFETENSORS, metadata={"format": "pt"})
         write_json(folder / "config.json", openai_config(sizes, len(dictionary)))
