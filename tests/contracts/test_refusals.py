@@ -14,7 +14,7 @@ BAD = {
     "archs vaswani_bse": "no architecture vaswani_bse: `vaswani archs` lists them",
     f"{ATTENTION} --source ' '": "the source is an empty sentence",
     f"{ATTENTION} --source 'the cat' --heads 1 5": "--heads 5 is not in 1 ... 4",
-    f"{ATTENTION} --source a --target 'the cat' --word dog": "--word dog is not in the sent",
+    f"{ATTENTION} --source a --target 'the cat' --word dog": "--word dog is not in: the c@@",
     f"{ATTENTION} --source '{'x ' * 24}'": "the source has 24 subwords, the model takes 23",
     f"{ATTENTION} --source x --output picture.doc": "a plot ends in .png",
     f"{ATTENTION} --corpus a b c": "--corpus takes one file or two, not 3",

@@ -254,8 +254,7 @@ def attention(
         if unknown:
             print(f"{flag}: {unknown} tokens are unknown to the model", file=sys.stderr)
     attended = attended.merged(merge) if merge else attended
-    view = report.View(kind or "cross", layer, heads, lines, word, words)
-    report.write_sentence(attended, view, output)
+    report.write_sentence(attended, output, kind or "cross", layer, heads, lines, word)
     if format == "json":
         print(json.dumps(report.as_json(attended)))
     for written in output:

@@ -7,7 +7,6 @@ Axes: N layers, H heads, T queries, S keys.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from tqdm import tqdm
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.figures.attention_page import page
 from vaswani_plugin.figures.figures import new_figure, save_figure
-from vaswani_plugin.inference.attention import KINDS, Attention, HeadWeights
+from vaswani_plugin.inference.attention import KINDS, Attention
 from vaswani_plugin.inference.translator import Translator
 from vaswani_plugin.text.lines import read_lines, read_pairs
 from vaswani_plugin.text.outputs import write_bytes_atomically, write_json
@@ -108,43 +107,51 @@ def draw_lines(
     save_figure(figure, output)
 
 
-@dataclass(frozen=True)
-class View:
-    """The part of a sentence's attention to show.
+def write_sentence(
+    attention: Attention,
+    outputs: list[Path],
+    kind: str = "cross",
+    layer: int | None = None,
+    heads: Sequence[int] | None = None,
+    lines: bool = False,
+    word: str | None = None,
+) -> None:
+    """Write the attention of a sentence to files; the suffix is .html, .json, or a picture's.
 
     Args:
+        attention: of the sentence.
+        outputs: the files.
         kind: a key of `KINDS`.
         layer: from 1 on; None: the last one.
         heads: from 1 on; None: all.
         lines: draw lines between tokens (Figures 3 to 5) instead of heat maps.
         word: draw only the lines of this word.
-        is_merged: the labels are words, not subwords.
-    """
-
-    kind: str = "cross"
-    layer: int | None = None
-    heads: Sequence[int] | None = None
-    lines: bool = False
-    word: str | None = None
-    is_merged: bool = False
-
-
-def write_sentence(attention: Attention, view: View, outputs: list[Path]) -> None:
-    """Write the attention of a sentence to files; the suffix is .html, .json, or a picture's.
 
     Raises:
         UserError: a kind, layer, head or word that does not exist.
         ValueError: matplotlib is not installed.
         OSError: a file can't be written.
     """
-    if view.kind not in attention.kinds:
-        kinds = ", ".join(attention.kinds)
-        raise UserError(f"--kind {view.kind}: this model has none; it has {kinds}")
-    shown = attention.kinds[view.kind]
-    layer, heads = _chosen(view, shown)
-    only = None if view.word is None else _places(view.word, shown.queries, view.is_merged)
-    start = {"kind": view.kind, "layer": layer, "heads": heads, "word": view.word}
-    title = f"{KINDS[view.kind]}, layer {layer}"
+    if kind not in attention.kinds:
+        there = ", ".join(attention.kinds)
+        raise UserError(f"--kind {kind}: this model has none; it has {there}")
+    shown = attention.kinds[kind]
+    layers, count = shown.weights.shape[:2]
+    layer = layers if layer is None else layer
+    if not 1 <= layer <= layers:
+        raise UserError(f"--layer {layer} is not in 1 ... {layers}")
+    for head in heads or []:
+        if not 1 <= head <= count:
+            raise UserError(f"--heads {head} is not in 1 ... {count}")
+    heads = list(dict.fromkeys(heads or range(1, count + 1)))
+    only = None
+    if word is not None:
+        only = [i for i, x in enumerate(shown.queries) if x.casefold() == word.casefold()]
+        if not only:
+            sentence = " ".join(shown.queries)
+            raise UserError(f"--word {word} is not in: {sentence} (--words merges subwords)")
+    start = {"kind": kind, "layer": layer, "heads": heads, "word": word}
+    title = f"{KINDS[kind]}, layer {layer}"
     picture = shown.weights[layer - 1], heads, shown.queries, shown.keys, title
     for path in outputs:
         if path.suffix == ".html":
@@ -152,29 +159,10 @@ def write_sentence(attention: Attention, view: View, outputs: list[Path]) -> Non
                 stream.write(page(attention, start).encode("utf-8"))
         elif path.suffix == ".json":
             write_json(path, as_json(attention), indent=None)
-        elif view.lines or view.word is not None:
+        elif lines or word is not None:
             draw_lines(*picture, path, only)
         else:
             draw_heads(*picture, path)
-
-
-def _chosen(view: View, shown: HeadWeights) -> tuple[int, list[int]]:
-    layers, heads = shown.weights.shape[:2]
-    layer = layers if view.layer is None else view.layer
-    if not 1 <= layer <= layers:
-        raise UserError(f"--layer {layer} is not in 1 ... {layers}")
-    for head in view.heads or []:
-        if not 1 <= head <= heads:
-            raise UserError(f"--heads {head} is not in 1 ... {heads}")
-    return layer, list(dict.fromkeys(view.heads or range(1, heads + 1)))
-
-
-def _places(word: str, queries: list[str], is_merged: bool) -> list[int]:
-    places = [i for i, query in enumerate(queries) if query.casefold() == word.casefold()]
-    if not places:
-        hint = "" if is_merged else " (--words merges subwords)"
-        raise UserError(f"--word {word} is not in the sentence: {' '.join(queries)}{hint}")
-    return places
 
 
 def as_json(attention: Attention) -> dict[str, Any]:
