@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from fairseq import options
-from fairseq_flags import training_config
+from fairseq_flags import parsed
 
 import vaswani_plugin
 from tests.conftest import PLUGIN
@@ -147,18 +147,14 @@ def test_bf16_asks_for_no_tpu(flags):
     ],
 )
 def test_our_architectures_are_trained_by_our_tasks(flags, task):
-    assert training_config(*flags).task._name == task
+    assert parsed(*flags).task == task
 
 
 @pytest.mark.parametrize(
     ("flags", "listed", "absent"),
     [
-        (("--arch", "vaswani_tiny", "--help"), ("--d-model", "--real-tokens"), "--d-embedding"),
-        (
-            ("DATA", "-h", "-a", "vaswani_lm_tiny"),
-            ("--d-model", "--tokens-per-sample"),
-            "--d-embedding",
-        ),
+        (("--arch", "vaswani_tiny", "--help"), ("--d-model", "--real-tokens"), "--units"),
+        (("DATA", "-h", "-a", "vaswani_lm_tiny"), ("--d-model", "--tokens-per-sample"), "--units"),
         (("--help",), ("--arch",), "--d-model"),
     ],
 )

@@ -29,6 +29,9 @@ def test_a_workers_complaint_reaches_the_user(toy_data_bin, run_fairseq, tmp_pat
     assert "Traceback" not in run.stderr
 
 
+HOST = {"distributed_init_method": "tcp://host:1"}
+
+
 def training(**changes) -> argparse.Namespace:
     settings = {
         "distributed_init_method": None,
@@ -59,32 +62,17 @@ def test_torchruns_variables_decide(monkeypatch, asked):
 
 
 @pytest.mark.parametrize(
-    ("changes", "ranks"),
+    ("world", "more", "ranks"),
     [
-        ({"distributed_world_size": 3}, [0, 1, 2]),
-        ({"distributed_world_size": 3, "distributed_init_method": "tcp://host:1"}, [0, 1, 2]),
+        (3, {}, [0, 1, 2]),
+        (3, HOST, [0, 1, 2]),
         # the second of two nodes with two workers each
-        (
-            {
-                "distributed_world_size": 4,
-                "distributed_num_procs": 2,
-                "distributed_rank": 2,
-                "distributed_init_method": "tcp://host:1",
-            },
-            [2, 3],
-        ),
-        ({}, None),
-        (
-            {
-                "distributed_world_size": 2,
-                "distributed_no_spawn": True,
-                "distributed_init_method": "tcp://host:1",
-            },
-            None,
-        ),
+        (4, HOST | {"distributed_num_procs": 2, "distributed_rank": 2}, [2, 3]),
+        (1, {}, ["alone"]),
+        (2, HOST | {"distributed_no_spawn": True}, ["here"]),
     ],
 )
-def test_who_starts_which_workers(monkeypatch, changes, ranks):
+def test_who_starts_which_workers(monkeypatch, world, more, ranks):
     for name in distribution.TORCHRUN_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     started = []
@@ -97,14 +85,11 @@ def test_who_starts_which_workers(monkeypatch, changes, ranks):
 
     monkeypatch.setattr(torch.multiprocessing, "spawn", spawn)
     monkeypatch.setattr(distributed_utils, "distributed_main", lambda *args: started.append("here"))
-    cfg = OmegaConf.create(
-        {
-            "common": {"cpu": True, "tpu": False},
-            "distributed_training": vars(training(**changes)),
-        }
-    )
+    settings = vars(training(distributed_world_size=world, **more))
+    common = {"cpu": True, "tpu": False}
+    cfg = OmegaConf.create({"common": common, "distributed_training": settings})
     distributed_utils.call_main(cfg, lambda cfg: started.append("alone"))
-    assert started == (ranks or (["here"] if changes else ["alone"]))
+    assert started == ranks
 
 
 def test_what_a_broadcast_may_hold_is_not_allowed_for_good(monkeypatch):
