@@ -145,6 +145,9 @@ import torch
 import vaswani_plugin
 vaswani_plugin.register()
 from fairseq.data.iterators import BufferedIterator
+from vaswani_plugin.fairseq_plugin.patches import data
+
+data.SECONDS_TO_STOP = 1.0
 
 
 class Batches:
