@@ -90,9 +90,11 @@ def test_a_vocabulary_limits_the_subwords(data):
     lines = ["the old bird", "over the sea"]
     flags = ("--codes", data / "codes", "--vocabulary", data / "seen", "--vocabulary-threshold", 3)
     expected = through("bpe.py", lines, "apply", *flags)
-    encode = Pipeline(settings_from(REQUIRED | limited), data).encode
-    assert [encode(line) for line in lines] == expected
-    assert expected != [Pipeline(settings_from(REQUIRED | codes), data).encode(x) for x in lines]
+    pipeline = Pipeline(settings_from(REQUIRED | limited), data)
+    assert [pipeline.encode(line) for line in lines] == expected
+    unlimited = [Pipeline(settings_from(REQUIRED | codes), data).encode(line) for line in lines]
+    # The target side is not limited: the vocabulary is that of the source language.
+    assert expected != unlimited == [pipeline.of_target().encode(line) for line in lines]
 
 
 def test_decode_is_what_the_recipes_scripts_do(data):
