@@ -224,6 +224,18 @@ def generation_defaults() -> dict[str, Any]:
     }
 
 
+USE = """\
+```python
+from transformers import {0}, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(".")
+model = {0}.from_pretrained(".")
+batch = tokenizer("{1}", return_tensors="pt")
+tokenizer.decode(model.generate(**batch)[0], skip_special_tokens=True)
+```"""
+"""For the card of a folder for transformers: a class and a text."""
+
+
 def write_card(folder: Path, title: str, front_matter: str, description: str, use: str) -> None:
     """Write README.md of a folder for transformers."""
     text = f"---\n{front_matter}---\n\n# {title}\n\n{description}\n\n{use}\n"

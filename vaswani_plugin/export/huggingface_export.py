@@ -28,6 +28,7 @@ from torch import Tensor
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.exported_model import (
     SIDES,
+    USE,
     TranslationModel,
     Weights,
     departures,
@@ -228,21 +229,13 @@ def _export_translation_model(model: TranslationModel, output: Path, with_tokeni
             f"d_ff {sizes.d_ff}, {sizes.heads} heads, exported as MarianMT. Between its "
             f"normalizations it carries {stream_factor(sizes.layer_norm_eps):g} times the numbers "
             "of the original, so that Marian's epsilon of 1e-5 has the effect of the original's.",
-            _USE if with_tokenizer else _NO_TOKENIZER.format(settings),
+            USE.format("AutoModelForSeq2SeqLM", "A sentence.")
+            if with_tokenizer
+            else _NO_TOKENIZER.format(settings),
         )
     return path
 
 
-_USE = """\
-```python
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-folder = "."
-tokenizer = AutoTokenizer.from_pretrained(folder)
-model = AutoModelForSeq2SeqLM.from_pretrained(folder)
-batch = tokenizer(["A sentence."], return_tensors="pt")
-tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True)
-```"""
 _NO_TOKENIZER = (
     "The tokenizer is not part of it: text is prepared by {0.tokenizer} and {0.subwords}. "
     "`vocab.json` numbers the subwords; a source ends with `</s>`."

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.exported_model import (
+    USE,
     Weights,
     departures,
     generation_defaults,
@@ -85,7 +86,9 @@ def export_language_model(model: Path, output: Path, with_tokenizer: bool = True
             "pipeline_tag: text-generation\nlibrary_name: transformers\n",
             f"{sizes.decoder_layers} layers, d_model {sizes.d_model}, d_ff {sizes.d_ff}, "
             f"{sizes.heads} heads, exported as OpenAI GPT. A text begins with `</s>`.",
-            _USE if with_tokenizer else f"`vocab.json` numbers the text's {settings.coding}.",
+            USE.format("AutoModelForCausalLM", "The beginning")
+            if with_tokenizer
+            else f"`vocab.json` numbers the text's {settings.coding}.",
         )
     return weights_path(model)
 
@@ -151,15 +154,3 @@ def openai_config(sizes: Configuration, vocabulary: int) -> dict[str, Any]:
         "eos_token_id": EOS,
         "pad_token_id": PAD,
     }
-
-
-_USE = """\
-```python
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-folder = "."
-tokenizer = AutoTokenizer.from_pretrained(folder)
-model = AutoModelForCausalLM.from_pretrained(folder)
-batch = tokenizer("The beginning", return_tensors="pt")
-tokenizer.decode(model.generate(**batch)[0], skip_special_tokens=True)
-```"""
