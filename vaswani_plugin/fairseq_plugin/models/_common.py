@@ -129,24 +129,6 @@ def _call(layer: nn.Module, *arguments: Any) -> Any:
     return layer(*arguments)
 
 
-def require_one_dictionary(task: Any) -> None:
-    """Refuse a task with two dictionaries: one matrix embeds inputs and projects to outputs."""
-    if task.source_dictionary != task.target_dictionary:
-        raise UserError(
-            "--output-dictionary-size makes another dictionary of the outputs, but one matrix "
-            "embeds and projects here; leave it out, or binarize with a smaller dictionary"
-        )
-
-
-def require_text_positions(length: int, limit: int) -> None:
-    """Refuse a text of more tokens than a language model has positions."""
-    if length > limit:
-        raise UserError(
-            f"a sample has {length} tokens and the language model {limit} positions; give "
-            f"--tokens-per-sample {limit} or less, or train with more"
-        )
-
-
 def register_rows(model_name: str, config: type, rows: Iterable[Architecture]) -> None:
     """Make each row an `--arch`; fairseq registers the row with the model's own name itself.
 

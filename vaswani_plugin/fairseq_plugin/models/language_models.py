@@ -5,11 +5,14 @@ Axes: B batch, T tokens, D d_model, H heads, V vocabulary.
 
 import argparse
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
+from fairseq.data import Dictionary
 from fairseq.models import FairseqLanguageModel, register_model
 from torch import Tensor
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.configurations import (
     OneLayerConfig,
     RecurrentLanguageModelConfig,
@@ -23,8 +26,6 @@ from vaswani_plugin.fairseq_plugin.models._common import (
     IncrementalState,
     ProjectedLoss,
     register_rows,
-    require_one_dictionary,
-    require_text_positions,
     set_training_switches,
 )
 from vaswani_plugin.model.acceleration import accelerated
@@ -39,7 +40,7 @@ from vaswani_plugin.model.configuration import (
 from vaswani_plugin.modules.language_model import LanguageModel
 from vaswani_plugin.modules.one_layer import OneLayerLanguageModel
 from vaswani_plugin.modules.recurrent import reading_order, reordered
-from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel, States
+from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel
 
 Extra = dict[str, list[Tensor | None]]
 UNLIMITED = sys.maxsize
@@ -55,6 +56,33 @@ class TextDecoder(CausalDecoder):
     ) -> tuple[Tensor, Extra]:
         """`forward` without the projection: features (B, T', D), and the dictionary."""
         return self(src_tokens, features_only=True, **options)
+
+
+class TextModel(ProjectedLoss, FairseqLanguageModel):
+    """A language model in which one matrix embeds and projects; a subclass builds its decoder."""
+
+    build_decoder: ClassVar[Callable[[Any, Dictionary], TextDecoder]]
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> "TextModel":
+        """Build the model of a configuration; missing fields get their defaults."""
+        if task.source_dictionary != task.target_dictionary:
+            raise UserError(
+                "--output-dictionary-size makes another dictionary of the outputs, but one matrix "
+                "embeds and projects here; leave it out, or binarize with a smaller dictionary"
+            )
+        decoder = cls.build_decoder(cfg, task.source_dictionary)
+        decoder.dictionary = task.source_dictionary
+        return accelerated(cls(decoder))
+
+
+def require_text_positions(length: int, limit: int) -> None:
+    """Refuse a text of more tokens than a language model has positions."""
+    if length > limit:
+        raise UserError(
+            f"a sample has {length} tokens and the language model {limit} positions; give "
+            f"--tokens-per-sample {limit} or less, or train with more"
+        )
 
 
 class LanguageDecoder(LanguageModel, TextDecoder):
@@ -87,23 +115,18 @@ class LanguageDecoder(LanguageModel, TextDecoder):
 
 
 @register_model("vaswani_lm", dataclass=VaswaniLanguageModelConfig)
-class VaswaniLanguageModel(ProjectedLoss, FairseqLanguageModel):
-    """The right half of Figure 1 without attention to a source; one matrix embeds and projects."""
+class VaswaniLanguageModel(TextModel):
+    """The right half of Figure 1 without attention to a source."""
 
-    @classmethod
-    def build_model(cls, cfg: VaswaniLanguageModelConfig, task: Any) -> "VaswaniLanguageModel":
-        """Build the model of a configuration; missing fields get their defaults."""
-        require_one_dictionary(task)
+    @staticmethod
+    def build_decoder(cfg: VaswaniLanguageModelConfig, dictionary: Dictionary) -> LanguageDecoder:
+        """See `build_language_model`."""
         limit = text_positions(cfg)
         cfg = configuration_of(cfg, Configuration, max_target_positions=limit)
-        decoder = build_language_model(cfg, task.source_dictionary, LanguageDecoder)
-        decoder.dictionary, decoder.max_target_positions = task.source_dictionary, limit
+        decoder = build_language_model(cfg, dictionary, LanguageDecoder)
+        decoder.max_target_positions = limit
         set_training_switches(decoder, cfg)
-        return accelerated(cls(decoder, cfg))
-
-    def __init__(self, decoder: LanguageDecoder, cfg: Configuration) -> None:
-        super().__init__(decoder)
-        self.cfg = cfg
+        return decoder
 
 
 class OneLayerDecoder(OneLayerLanguageModel, TextDecoder):
@@ -122,18 +145,16 @@ class OneLayerDecoder(OneLayerLanguageModel, TextDecoder):
 
 
 @register_model("vaswani_lm_one_layer", dataclass=OneLayerConfig)
-class OneLayerModel(ProjectedLoss, FairseqLanguageModel):
+class OneLayerModel(TextModel):
     """The model of `--arch vaswani_lm_one_layer`; the lecture notes give no sizes."""
 
-    @classmethod
-    def build_model(cls, cfg: OneLayerConfig, task: Any) -> "OneLayerModel":
-        """Build the model of a configuration; missing fields get their defaults."""
-        require_one_dictionary(task)
-        limit, dictionary = text_positions(cfg), task.source_dictionary
-        cfg = configuration_of(cfg, OneLayerConfiguration)
+    @staticmethod
+    def build_decoder(cfg: OneLayerConfig, dictionary: Dictionary) -> OneLayerDecoder:
+        """See `build_one_layer`."""
+        limit, cfg = text_positions(cfg), configuration_of(cfg, OneLayerConfiguration)
         decoder = build_one_layer(cfg, dictionary, limit, OneLayerDecoder)
-        decoder.dictionary, decoder.max_target_positions = dictionary, limit
-        return accelerated(cls(decoder))
+        decoder.max_target_positions = limit
+        return decoder
 
 
 class LSTMLanguageDecoder(RecurrentLanguageModel, TextDecoder):
@@ -153,7 +174,8 @@ class LSTMLanguageDecoder(RecurrentLanguageModel, TextDecoder):
 
         If `incremental_state` holds the layers' states, only the last token is read.
         """
-        states = states_in(incremental_state)
+        cached = (incremental_state or {}).values()
+        states = [(cache["h"], cache["c"]) for cache in cached] or None
         tokens = src_tokens if states is None else src_tokens[:, -1:]
         order = None
         if tokens.size(1) > 1 and not self.right_padded:  # padding may be on either side
@@ -168,16 +190,9 @@ class LSTMLanguageDecoder(RecurrentLanguageModel, TextDecoder):
         return (features if features_only else self.output_layer(features)), {"attn": [None]}
 
 
-def states_in(incremental_state: IncrementalState | None) -> States | None:
-    """The layers' states in fairseq's cache, or None where it is empty."""
-    if not incremental_state:
-        return None
-    return [(cache["h"], cache["c"]) for cache in incremental_state.values()]
-
-
 @register_model("vaswani_lm_lstm", dataclass=RecurrentLanguageModelConfig)
-class LSTMLanguageModel(ProjectedLoss, FairseqLanguageModel):
-    """The model of `--arch vaswani_lm_lstm`; one matrix embeds and projects."""
+class LSTMLanguageModel(TextModel):
+    """The model of `--arch vaswani_lm_lstm`."""
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
@@ -185,15 +200,11 @@ class LSTMLanguageModel(ProjectedLoss, FairseqLanguageModel):
         super().add_args(parser)
         parser.set_defaults(clip_norm=VALUES_OF_MODELS["vaswani_lm_lstm"][CLIPPING])
 
-    @classmethod
-    def build_model(cls, cfg: RecurrentLanguageModelConfig, task: Any) -> "LSTMLanguageModel":
-        """Build the model of a configuration; missing fields get their defaults."""
-        require_one_dictionary(task)
+    @staticmethod
+    def build_decoder(cfg: RecurrentLanguageModelConfig, dictionary: Dictionary) -> TextDecoder:
+        """See `build_recurrent_language_model`."""
         cfg = configuration_of(cfg, RecurrentLanguageModelConfiguration)
-        dictionary = task.source_dictionary
-        decoder = build_recurrent_language_model(cfg, dictionary, LSTMLanguageDecoder)
-        decoder.dictionary = dictionary
-        return accelerated(cls(decoder))
+        return build_recurrent_language_model(cfg, dictionary, LSTMLanguageDecoder)
 
 
 register_rows("vaswani_lm", VaswaniLanguageModelConfig, LANGUAGE_MODELS)

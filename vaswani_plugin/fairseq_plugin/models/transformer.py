@@ -194,13 +194,7 @@ class VaswaniTransformer(ProjectedLoss, FairseqEncoderDecoderModel):
         decoder.trains_right_padded = pads_right(task)
         for stack in (encoder, decoder):
             set_training_switches(stack, cfg)
-        return accelerated(cls(encoder, decoder, cfg))
-
-    def __init__(
-        self, encoder: VaswaniEncoder, decoder: VaswaniDecoder, cfg: Configuration
-    ) -> None:
-        super().__init__(encoder, decoder)
-        self.cfg = cfg
+        return accelerated(cls(encoder, decoder))
 
     def forward(
         self,
