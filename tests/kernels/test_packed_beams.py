@@ -51,7 +51,7 @@ def test_a_parsers_beams_are_the_full_forward_pass(parser, widths):
     batch = words_and_symbols(parser, [(9, 1), (4, 1), (12, 1), (7, 1)])
     keeps = {5: [0, 1, 2, 3], 9: [2, 0, 3], 17: [1]}
     symbols = len(parser.decoder.dictionary)
-    for actual, expected in walk(parser, batch, 30, widths, keeps, symbols):
+    for actual, expected in walk(parser, batch, 30, widths, keeps, symbols, packed):
         torch.testing.assert_close(actual, expected, **EXACT)
 
 
