@@ -46,14 +46,6 @@ LANGUAGE_MODELS = every_row(model="vaswani_lm")
 WAITS = {"_local_scalar_dense", "nonzero", "masked_select", "is_nonzero"}
 
 
-class FinalWeights(FairseqModel):
-    """Sums of weights, by which changes are found, are read from the device."""
-
-    def __init__(self, model):
-        model.decoder.weights_are_final = True
-        super().__init__(model)
-
-
 def tokens(*shape: int) -> torch.Tensor:
     return torch.empty(shape, dtype=torch.long, device=META)
 
@@ -72,7 +64,7 @@ def without_kernels(model):
     return model
 
 
-@pytest.mark.parametrize("make", [FinalWeights, without_kernels])
+@pytest.mark.parametrize("make", [FairseqModel, without_kernels])
 @pytest.mark.parametrize(("name", "window"), DECODERS)
 def test_a_decoder_advances(name, window, make):
     family, row = ROWS[name]
