@@ -49,7 +49,8 @@ def test_another_dictionary(run_fairseq, other_data, stock_checkpoint, tmp_path)
     )
     for line in (generated, resumed):
         assert line.startswith("error: checkpoint ") and "checkpoint_last.pt" in line
-        assert "dictionary of" in line and "give the data folder" in line
+        assert "does not fit this model (size mismatch for " in line
+        assert "give the data folder" in line
 
 
 def test_another_architecture(run_fairseq, toy_data_bin, stock_checkpoint, tmp_path):

@@ -12,7 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
-from tests.support.scripts import assert_one_line_error, run_script
+from tests.support.commands import run_python
+from tests.support.scripts import ROOT, assert_one_line_error
 from vaswani_plugin.text import wordpiece
 from vaswani_plugin.text.characters import remove_invisible
 
@@ -20,6 +21,13 @@ SCRIPT = "data-prep/wordpiece.py"
 SPECIAL = ["<s>", "</s>", "<unk>", "<pad>", "<0x41>", "<0x0A>"]
 # Blanks, and what ends a line for some program: one blank.
 BLANKS = " \t\n\v\f\r\x1c\x1d\x1e\x1f\x85\u2028\u2029"
+
+
+def run_script(*arguments: object, stdin: bytes = b""):
+    """In a new Python: sentencepiece's threads crash in a fork of a process that ran an engine."""
+    return run_python(
+        ROOT / SCRIPT, *arguments, input=stdin.decode(), capture_output=True, encoding="utf-8"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +51,7 @@ def folder(tmp_path_factory) -> Path:
 def learn(folder: Path, output: Path, *options: object):
     """Runs the script's `learn` on both languages."""
     inputs = (folder / "train.en", folder / "train.fr")
-    return run_script(
-        SCRIPT, "learn", "--size", 600, "--output", output, *options, "--input", *inputs
-    )
+    return run_script("learn", "--size", 600, "--output", output, *options, "--input", *inputs)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +73,7 @@ def model(folder) -> SentencePieceProcessor:
 def dictionary(folder) -> Dictionary:
     """fairseq's dictionary as the script writes it."""
     arguments = ("--model", folder / "m.model", "--output", folder / "dict.txt")
-    done = run_script(SCRIPT, "dictionary", *arguments)
+    done = run_script("dictionary", *arguments)
     assert done.returncode == 0, done.stderr
     return Dictionary.load(str(folder / "dict.txt"))
 
@@ -171,7 +177,7 @@ def test_apply_and_undo_keep_the_lines(folder, encode, tmp_path, workers):
     (tmp_path / "in.gz").write_bytes(gzip.compress(content.encode()))
     for command, source, output in (("apply", "in.gz", "pieces"), ("undo", "pieces", "out")):
         done = run_script(
-            SCRIPT, command, "--model", folder / "m.model", "--workers", workers,
+            command, "--model", folder / "m.model", "--workers", workers,
             "--input", tmp_path / source, "--output", tmp_path / output,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -197,18 +203,18 @@ def test_what_is_no_model_is_refused(folder, tmp_path, damage):
         assert letter.encode() in content
         content = content.replace(letter.encode(), b"\xc3\xff")
     (tmp_path / "bad.model").write_bytes(made.get(damage, content))
-    done = run_script(SCRIPT, "apply", "--model", tmp_path / "bad.model", stdin="bécé\n".encode())
+    done = run_script("apply", "--model", tmp_path / "bad.model", stdin="bécé\n".encode())
     assert_one_line_error(done, "bad.model: not a sentencepiece model")
 
 
 def test_at_most_so_many_pieces(folder, tmp_path):
     (tmp_path / "a").write_bytes(b"words words and some more words\n")
     flags = ("learn", "--input", tmp_path / "a", "--output", tmp_path / "m", "--size", 32000)
-    refused = run_script(SCRIPT, *flags)
+    refused = run_script(*flags)
     (most,) = re.findall(r"gives at most (\d+)", refused.stderr)
-    done = run_script(SCRIPT, *flags, "--at-most")
+    done = run_script(*flags, "--at-most")
     assert done.stdout == f"{most} pieces, unigram: {tmp_path}/m.model\n", done.stderr
-    assert run_script(SCRIPT, *flags[:-1], most).returncode == 0
+    assert run_script(*flags[:-1], most).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -227,9 +233,7 @@ def test_bad_input_of_learn(tmp_path, content, options, part):
     if content is not None:
         (tmp_path / "text").write_bytes(content)
     (tmp_path / "m.model").write_bytes(b"old")
-    done = run_script(
-        SCRIPT, "learn", "--input", tmp_path / "text", "--output", tmp_path / "m", *options
-    )
+    done = run_script("learn", "--input", tmp_path / "text", "--output", tmp_path / "m", *options)
     assert_one_line_error(done, part)
     assert "sentencepiece" not in done.stderr, "the cause is what the user needs"
     assert (tmp_path / "m.model").read_bytes() == b"old"
