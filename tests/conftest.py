@@ -141,3 +141,16 @@ def stock_run(
 def stock_checkpoint(stock_run: tuple[subprocess.CompletedProcess, Path]) -> Path:
     """The last checkpoint of `stock_run`."""
     return stock_run[1] / "checkpoint_last.pt"
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    """A browser without a window; the tests of pages are skipped where there is none."""
+    from browser import Browser, find_browser
+
+    program = find_browser()
+    if program is None:
+        pytest.skip("no Chromium on this machine (apt-get install chromium): the page is unseen")
+    browser = Browser(program, tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()

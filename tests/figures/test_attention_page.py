@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from browser import Browser, find_browser
+from browser import Browser
 
 from vaswani_plugin.figures.attention_page import page
 from vaswani_plugin.inference.attention import Attention, HeadWeights
@@ -104,16 +104,6 @@ def test_the_page_holds_the_weights():
         levels = np.frombuffer(base64.b64decode(found["weights"]), dtype="<u2")
         weights = levels.reshape(found["shape"]) / 65535
         np.testing.assert_allclose(weights, attention.weights, atol=1e-5)
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory):
-    program = find_browser()
-    if program is None:
-        pytest.skip("no Chromium on this machine (apt-get install chromium): the page is unseen")
-    browser = Browser(program, tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.close()
 
 
 @pytest.fixture

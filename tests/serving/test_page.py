@@ -6,7 +6,7 @@ from base64 import b64encode
 from hashlib import sha256
 
 import pytest
-from browser import Browser, find_browser
+from browser import Browser
 from services import fake_service, running, wait_for
 
 from tests.figures.test_attention_page import click
@@ -32,16 +32,6 @@ def test_the_policy_lets_the_page_run_its_own_code_alone():
     )
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b", page())
     assert "http" not in page().replace("http://www.w3.org/2000/svg", "")
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory):
-    program = find_browser()
-    if program is None:
-        pytest.skip("no Chromium on this machine (apt-get install chromium): the page is unseen")
-    browser = Browser(program, tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.close()
 
 
 @pytest.fixture
