@@ -285,3 +285,9 @@ def test_damaged_safetensors_are_named(toy, tmp_path):
     config.unlink()
     with pytest.raises(ValueError, match="config.json does not exist: the weights need it"):
         load_checkpoint(path)
+
+
+def test_a_bundle_names_no_path_of_its_training(toy):
+    """config.json goes to other people with the model."""
+    data = load_checkpoint(toy / MODEL)["cfg"]["task"]["data"]
+    assert data and data not in (toy / CONFIG).read_text(encoding="utf-8")

@@ -242,6 +242,17 @@ def test_what_does_not_fit(ours):
         Summarizer(ours)
 
 
+@pytest.mark.parametrize("value", [None, "many", [32]], ids=str)
+def test_a_checkpoint_with_no_number_of_tokens_is_named(value, tmp_path):
+    folder = toy.write_bundle(tmp_path / "model", TextSettings("words"), toy.WORDS)
+    state = torch.load(folder / "model.pt")
+    state["cfg"]["model"]["max_target_positions"] = 32
+    state["cfg"]["task"]["tokens_per_sample"] = value
+    torch.save(state, folder / "model.pt")
+    with pytest.raises(UserError, match=r"model/model\.pt"):
+        LanguageModel.from_pretrained(folder)
+
+
 def test_what_is_computed_in_bfloat16(tmp_path):
     folder = toy.write_bundle(tmp_path / "model", TextSettings("words"), toy.WORDS)
     exact, rough = (

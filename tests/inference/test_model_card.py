@@ -25,7 +25,6 @@ RESULT = {
     **{"recipe": "toy", "arch": "vaswani_tiny", "parameters": 1_234_567, "updates": 4_321},
     **{"tokens_per_second": 77_777, "wall_seconds": 88_888},
     "data": [{"file": "raw/train.en", "lines": 29_000}, {"file": "raw/a|b", "lines": 14}],
-    "paths": {"bundle": "model"},
     "bleu": {
         **{"tokenized": 31.256, "compound_split": None, "sacrebleu": 30.5},
         "signature": "nrefs:1|case:mixed",
@@ -138,7 +137,8 @@ def test_the_command_completes_a_bundle(work, capsys):
     model = work / "model"
     for name in (SAFETENSORS, CONFIG):
         (model / name).unlink()
-    assert main(["card", "--model", str(model), "--format", "json"]) == 0
+    result = ["--result", str(work / "result.json")]
+    assert main(["card", "--model", str(model), *result, "--format", "json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown == {"model": str(model), "written": [SAFETENSORS, CONFIG, CARD]}
     assert "| raw/train.en | 29,000 |" in (model / CARD).read_text(encoding="utf-8")

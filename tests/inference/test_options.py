@@ -10,7 +10,7 @@ from vaswani_plugin.search.options import SearchOptions
 @pytest.mark.parametrize(
     ("part", "given"),
     [
-        ("--beam is 0; it must be at least 1", {"beam": 0}),
+        ("beam 0: must be at least 1", {"beam": 0}),
         ("nbest 0: must be at least 1", {"nbest": 0}),
         ("a beam of 2 finds no more than 2", {"beam": 2, "nbest": 3}),
         ("top_k goes with sampling", {"top_k": 3}),
@@ -18,7 +18,7 @@ from vaswani_plugin.search.options import SearchOptions
         ("seed goes with sampling", {"seed": 1}),
         ("temperature goes with sampling", {"temperature": 0.5}),
         ("beam and sampling exclude", {"beam": 2, "sampling": True}),
-        ("--sampling-topk and --sampling-topp", {"sampling": True, "top_k": 3, "top_p": 0.5}),
+        ("top_k and top_p exclude each other", {"sampling": True, "top_k": 3, "top_p": 0.5}),
         ("top_k 0: must be", {"sampling": True, "top_k": 0}),
         ("top_p 1.5: must be above 0 and at most 1", {"sampling": True, "top_p": 1.5}),
         ("top_p nan: must be above 0 and at most 1", {"sampling": True, "top_p": float("nan")}),

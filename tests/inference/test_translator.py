@@ -8,6 +8,7 @@ from itertools import combinations, islice
 import pytest
 import torch
 from toy_bundle import POSITIONS, SENTENCES, write_toy_bundle
+from tqdm.auto import tqdm
 
 from vaswani_plugin import Translator
 from vaswani_plugin.errors import UserError
@@ -186,7 +187,7 @@ def test_a_pickled_translator_loads_its_files_again(folder, monkeypatch):
     monkeypatch.chdir("/")
     again = pickle.loads(pickled)
     assert again.translate("a bird") == translator.translate("a bird")
-    with pytest.raises(TypeError, match="call from_pretrained in the other process"):
+    with pytest.raises(TypeError, match="by from_pretrained in the other process"):
         pickle.dumps(Translator(translator.pipeline, translator.engine))
 
 
@@ -195,3 +196,16 @@ def test_progress_goes_to_stderr_where_it_is_asked_for(translator, capsys):
     assert "2/2" in capsys.readouterr().err
     translator.translate(["a bird", "the cat"])
     assert capsys.readouterr() == ("", "")
+
+
+def test_the_bar_moves_with_every_batch_and_changes_nothing(translator, monkeypatch):
+    seen, texts = [], ["a bird", "the cat"] * 3
+    decode = translator.engine.decode
+    monkeypatch.setattr(
+        translator.engine, "decode", lambda *given: seen.append("batch") or decode(*given)
+    )
+    monkeypatch.setattr(tqdm, "update", lambda bar, count: seen.append(count))
+    options = {"sampling": True, "seed": 3, "batch_tokens": 8}
+    shown = translator.translate(texts, progress=True, **options)
+    assert seen[0] == "batch" and seen[1::2] == [n for n in seen[1::2] if n > 0] and len(seen) > 2
+    assert shown == translator.translate(texts, **options)

@@ -122,3 +122,32 @@ def test_a_prefix_that_holds_the_end_is_the_output():
     assert all(tokens[:2] == (6, 7) for tokens, _ in outputs_of(found[1])) and len(found[1]) == 4
     alone = search(model, [SOURCES[2]], max_len_b=4)[0]
     assert [t for t, _ in outputs_of(found[2])] == [t for t, _ in outputs_of(alone)]
+
+
+@pytest.mark.parametrize("options", [{}, {"diverse_beam_groups": 2}, {"sampling": True}], ids=str)
+def test_a_function_sees_what_each_hypothesis_has_so_far(options):
+    """Words in ascending order only, by fairseq's `prefix_allowed_tokens_fn`."""
+
+    def ascending(sentence, tokens):
+        latest = tokens[-1].item() if len(tokens) else 3
+        return [EOS, *range(latest + 1, SYMBOLS + 4)]
+
+    model = make_peaked_model(SYMBOLS)
+    for hypotheses in search(model, prefix_allowed_tokens_fn=ascending, beam=4, **options):
+        for tokens, score in outputs_of(hypotheses):
+            words = tokens[:-1]
+            assert list(words) == sorted(set(words)) and math.isfinite(score)
+
+
+def test_a_prefix_may_repeat_words():
+    prefix = torch.tensor([[6, 6], [7, PAD], [PAD, PAD]])
+    options = {"no_repeat_ngram_size": 1, "max_len_b": 5}
+    for given, hypotheses in zip(
+        ((6, 6), (7,), ()),
+        search(make_peaked_model(SYMBOLS), prefix=prefix, **options),
+        strict=True,
+    ):
+        for tokens, _ in outputs_of(hypotheses):
+            assert tokens[: len(given)] == given
+            free = tokens[len(given) :]
+            assert len(set(free)) == len(free) and not {*free} & {*given}

@@ -59,6 +59,12 @@ def test_the_greatest_beam_works(task, model):
     assert len(found) == 15
 
 
+def test_samples_may_be_more_than_the_dictionary_has_symbols(task, model):
+    generator = make_generator(task, [model], beam=40, nbest=40, sampling=True, max_len_b=2)
+    (found,) = generator.generate([model], make_sample([[5, 6]]))
+    assert len(found) == 40
+
+
 def test_words_that_are_added_later_change_nothing(task, model):
     """As fairseq-generate --remove-bpe adds those of its references to the dictionary."""
     generator = make_generator(task, [model])

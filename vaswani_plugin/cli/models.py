@@ -152,11 +152,10 @@ def card(*, model: Folder, result: Path | None = None, format: Format = "text") 
     Example: vaswani card --model work/quickstart/model --result work/quickstart/result.json
 
     Args:
-        result: the recipe's result.json; the card shows its data, updates, scores and versions
-            (default: the result.json beside DIR, if it names DIR).
+        result: the recipe's result.json; the card shows its data, updates, scores and versions.
     """
     from vaswani_plugin.inference.checkpoints import load_checkpoint, save_safetensors
-    from vaswani_plugin.inference.model_card import find_result, write_card
+    from vaswani_plugin.inference.model_card import write_card
     from vaswani_plugin.text.settings import CARD, CONFIG, MODEL, SAFETENSORS, read_settings
 
     read_settings(model)  # raises if the folder is not a bundle
@@ -164,7 +163,7 @@ def card(*, model: Folder, result: Path | None = None, format: Format = "text") 
     if (model / MODEL).is_file():
         save_safetensors(load_checkpoint(model / MODEL), model / SAFETENSORS)
         written += [SAFETENSORS, CONFIG]
-    if write_card(model, result or find_result(model)):
+    if write_card(model, result):
         written.append(CARD)
     else:
         print(f"{model / CARD} was edited by hand and stays as it is", file=sys.stderr)

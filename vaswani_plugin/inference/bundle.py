@@ -123,7 +123,7 @@ class LoadedFromFiles:
     def __reduce__(self) -> tuple[Callable[[], Self], tuple[()]]:
         if self._load is None:
             raise TypeError(
-                f"this {type(self).__name__} can't be pickled, as it was made of parts: call "
-                "from_pretrained in the other process"
+                f"this {type(self).__name__} can't be pickled, as it was made of parts: load its "
+                "files by from_pretrained in the other process"
             )
         return self._load, ()

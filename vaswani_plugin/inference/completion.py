@@ -132,7 +132,7 @@ class TextCoder:
                 f"positions leave {longest}"
             )
             if long == "error":
-                raise UserError(f"{problem}: shorten it, or give less than --max-new-tokens")
+                raise UserError(f"{problem}: shorten it, or give less than max_new_tokens")
             warnings.append(f"{problem}: the last {longest} are read")
         return Prompt(number, text, units[dropped:], tuple(warnings))
 

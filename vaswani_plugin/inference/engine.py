@@ -35,8 +35,7 @@ class Engine(Protocol):
         """Decode a batch. Threads may call it at the same time.
 
         Args:
-            sources: subwords of each sentence, at least one, at most `longest_source`. The longest
-                sentence comes first, as fairseq's own LSTM needs it.
+            sources: subwords of each sentence, at least one, at most `longest_source`.
             options: of the search.
             seed: of samples; None: a random seed.
 
@@ -143,6 +142,11 @@ def load_engine(
     return TorchEngine(bundle.load_model(), torch.device(device), dtype_of(precision), threads)
 
 
+def made_by(program: str) -> str:
+    """What to do where an export is missing or incomplete."""
+    return f"make one of a bundle with `vaswani export --to {program}`"
+
+
 def read_export(path: Path, kinds: Mapping[str, type], program: str) -> dict[str, Any]:
     """Read the config.json of a folder that `vaswani export` wrote.
 
@@ -155,7 +159,7 @@ def read_export(path: Path, kinds: Mapping[str, type], program: str) -> dict[str
         UserError: it is missing, or another file; names it.
         OSError: it can't be read.
     """
-    remedy = f"make one of a bundle with `vaswani export --to {program}`"
+    remedy = made_by(program)
     if not path.is_file():
         raise UserError(f"{path.parent} holds no model for {program}: {remedy}")
     config: Any = read_json(path, "export the model again")

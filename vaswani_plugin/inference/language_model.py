@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import torch
@@ -140,8 +140,9 @@ def load_language_model(path: Path, data: Path | None = None) -> LoadedText:
         dictionary = load_text_dictionary(folder)
         digests = {"target": dictionary.digest()}
         refuse_other_dictionaries(folder, state.get("task_state") or {}, digests)
+        task = {**task, "tokens_per_sample": int(task["tokens_per_sample"])}
         options = state["cfg"]["model"]
-        positions = options.get("max_target_positions") or int(task["tokens_per_sample"])
+        positions = options.get("max_target_positions") or task["tokens_per_sample"]
         make: Callable[[], Any]
         sizes = None
         if family == "vaswani_lm_lstm":
@@ -172,7 +173,7 @@ class LanguageModel(LoadedFromFiles):
     def __init__(self, loaded: LoadedText, threads: int | None = None) -> None:
         self.model = loaded.model
         self.dictionary, self.pipeline = loaded.dictionary, loaded.pipeline
-        self.tokens_per_sample = int(loaded.task["tokens_per_sample"])
+        self.tokens_per_sample: int = loaded.task["tokens_per_sample"]
         """Length of a training window."""
         self.saw_lines_apart = str(loaded.task.get("sample_break_mode")) == "eos"
         """Whether each training sample was a single line, without earlier lines as context."""
@@ -218,6 +219,16 @@ class LanguageModel(LoadedFromFiles):
     def device(self) -> torch.device:
         """The device of the model."""
         return next(self.model.decoder.parameters()).device
+
+    @overload  # a string is an iterable of strings, too: the first one that fits is taken
+    def complete(
+        self, prompts: str, *, progress: bool = False, **options: Any
+    ) -> CompletedPrompt: ...
+
+    @overload
+    def complete(
+        self, prompts: Iterable[str], *, progress: bool = False, **options: Any
+    ) -> list[CompletedPrompt]: ...
 
     def complete(
         self, prompts: str | Iterable[str], *, progress: bool = False, **options: Any
@@ -320,6 +331,16 @@ class LanguageModel(LoadedFromFiles):
 
         return in_batches(prompts, batch_tokens, answer)
 
+    @overload
+    def score(  # type: ignore[overload-overlap]
+        self, texts: str, *, batch_tokens: int = 4096, progress: bool = False
+    ) -> TextScore: ...
+
+    @overload
+    def score(
+        self, texts: Iterable[str], *, batch_tokens: int = 4096, progress: bool = False
+    ) -> list[TextScore]: ...
+
     def score(
         self, texts: str | Iterable[str], *, batch_tokens: int = 4096, progress: bool = False
     ) -> TextScore | list[TextScore]:
@@ -418,7 +439,7 @@ class LanguageModel(LoadedFromFiles):
         if carry_state and not isinstance(self.model.decoder, RecurrentLanguageModel):
             raise UserError(
                 "carry_state: only vaswani_lm_lstm has a state to carry from window to window; "
-                "give other models --context-window N"
+                "give other models context_window=N"
             )
         use_threads(self.threads)
         ends = self.dictionary.pad(), self.dictionary.eos()

@@ -69,17 +69,6 @@ def write_card(folder: Path, result: Path | None = None) -> bool:
     return True
 
 
-def find_result(folder: Path) -> Path | None:
-    """The result.json beside a bundle's folder, if it describes that bundle."""
-    path = folder.resolve().parent / "result.json"
-    if not path.is_file():
-        return None
-    content = read_json(path, "run the recipe's last stage again")
-    paths = content.get("paths") if isinstance(content, dict) else None
-    is_of_it = isinstance(paths, dict) and paths.get("bundle") == folder.resolve().name
-    return path if is_of_it else None
-
-
 def front_matter(settings: AnySettings, tag: str | None, **fields: Any) -> str:
     """The YAML block at the head of a card, which model hubs read; it names no licence."""
     import yaml  # needed by this command alone, as Jinja is

@@ -26,10 +26,9 @@ from vaswani_plugin.model.acceleration import accelerated
 from vaswani_plugin.model.architectures import names_of
 from vaswani_plugin.model.build import build
 from vaswani_plugin.model.configuration import (
-    AttentionLSTMConfiguration,
+    CONFIGURATIONS,
     Configuration,
     RecurrentConfiguration,
-    Seq2SeqConfiguration,
 )
 from vaswani_plugin.modules.transformer import EncoderDecoder
 from vaswani_plugin.text.dictionary import (
@@ -49,10 +48,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 DIGESTS = "dictionary_sha256"
 """Where a task's part of a checkpoint has the digests of its dictionaries, by side."""
-RECURRENT: dict[str, type[RecurrentConfiguration]] = {
-    "vaswani_seq2seq_lstm": Seq2SeqConfiguration,
-    "vaswani_attention_lstm": AttentionLSTMConfiguration,
-}
+RECURRENT = {n: c for n, c in CONFIGURATIONS.items() if issubclass(c, RecurrentConfiguration)}
 TASKS_OF_PAIRS = (TASK, "translation")
 
 

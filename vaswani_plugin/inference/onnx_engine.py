@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from vaswani_plugin.inference.bundle import Bundle
-from vaswani_plugin.inference.engine import read_export
+from vaswani_plugin.inference.engine import made_by, read_export
 from vaswani_plugin.inference.search_engine import SearchEngine
 from vaswani_plugin.search.models import Dictionary as SearchDictionary
 from vaswani_plugin.search.models import Start, all_rows, chosen_rows
@@ -25,7 +25,6 @@ ENCODER = ONNX_ENCODER
 DECODER = "decoder_model.onnx"
 DECODER_WITH_PAST = "decoder_with_past_model.onnx"
 POSITIONS = ("max_source_positions", "max_target_positions")
-_MAKE = "make one of a bundle with `vaswani export --to onnx`"
 
 
 def past_names(kind: str, layers: int) -> list[str]:
@@ -68,7 +67,7 @@ class Graph:
     def __init__(self, path: Path, threads: int) -> None:
         onnxruntime = import_onnxruntime()
         if not path.is_file():
-            raise ValueError(f"{path.parent} holds no {path.name}: {_MAKE}")
+            raise ValueError(f"{path.parent} holds no {path.name}: {made_by('onnx')}")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 4  # errors are raised
@@ -125,7 +124,7 @@ class OnnxTransformer:
         }
         for name, (graph, names) in needed.items():
             if lacking := set(names).difference(graph.inputs, graph.outputs):
-                raise ValueError(f"{folder / name} has no {min(lacking)}: {_MAKE}")
+                raise ValueError(f"{folder / name} has no {min(lacking)}: {made_by('onnx')}")
         self.weights_name = weights
 
     def encode(self, tokens: Tensor) -> dict[str, Tensor]:

@@ -52,6 +52,7 @@ class Options:
         """
         require_at_least_1("nbest", self.nbest)
         width = self._width(beam)
+        require_at_least_1("beam", width)
         if self.nbest > width > 0:
             raise UserError(
                 f"{self.nbest} hypotheses: a beam of {width} finds no more than {width}; give "
@@ -92,6 +93,8 @@ class SamplingOptions(Options):
             require_at_least_1("top_k", self.top_k)
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise UserError(f"top_p {self.top_p}: must be above 0 and at most 1")
+        if None not in (self.top_k, self.top_p):
+            raise UserError("top_k and top_p exclude each other; drop one")
         if self.sampling and (self.beam or 1) > 1:
             raise UserError("beam and sampling exclude each other")
         return super().search(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import torch
 
@@ -147,6 +147,16 @@ class Parser(LoadedFromFiles):
     def count_tokens(self, sentence: str) -> int:
         """How many units of a sentence the model reads."""
         return len(encode(sentence, self.pipeline, "the sentence"))
+
+    @overload  # a string is an iterable of strings, too: the first one that fits is taken
+    def parse(
+        self, sentences: str, *, progress: bool = False, **options: Any
+    ) -> ParsedSentence: ...
+
+    @overload
+    def parse(
+        self, sentences: Iterable[str], *, progress: bool = False, **options: Any
+    ) -> list[ParsedSentence]: ...
 
     def parse(
         self, sentences: str | Iterable[str], *, progress: bool = False, **options: Any

@@ -77,7 +77,6 @@ class SearchEngine:
             self.target,
             options,
             start_tracking=start_tracking,
-            with_attention=options.print_alignment is not None,
             random=random,
         )
         rows = source_rows(sources, self.source, self.device)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import LoadedFromFiles
@@ -67,6 +67,14 @@ class Summarizer(LoadedFromFiles):
         """Load a bundle; options and errors are those of `LanguageModel.from_pretrained`."""
         made = cls(LanguageModel.from_pretrained(folder, **options))
         return made.loaded_by(cls.from_pretrained, folder, **options)
+
+    @overload  # a string is an iterable of strings, too: the first one that fits is taken
+    def summarize(self, articles: str, *, progress: bool = False, **options: Any) -> Summary: ...
+
+    @overload
+    def summarize(
+        self, articles: Iterable[str], *, progress: bool = False, **options: Any
+    ) -> list[Summary]: ...
 
     def summarize(
         self, articles: str | Iterable[str], *, progress: bool = False, **options: Any

@@ -193,7 +193,7 @@ class StreamScorer:
                 if not np.isfinite(scores[window.first : window.stop]).all():
                     raise UserError(
                         f"dynamic_rate {rate:g}: the model fell apart after {window.first:,} of "
-                        f"{len(scores):,} tokens; give a smaller rate or a larger --dynamic-decay"
+                        f"{len(scores):,} tokens; give a smaller rate or a larger dynamic_decay"
                     )
                 gradients = torch.autograd.grad(-found.mean(), weights, materialize_grads=True)
                 with torch.no_grad():

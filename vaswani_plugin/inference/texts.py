@@ -251,7 +251,7 @@ def one_or_many(
 def progress_bar(total: int | None, unit: str, shown: bool) -> Any:
     """A bar on standard error, in a notebook a widget; where it is not shown, nothing."""
     if not shown:
-        return tqdm(disable=True)
+        return tqdm(total=total, disable=True)
     from tqdm.auto import tqdm as widget
 
     return widget(total=total, unit=f" {unit}")

@@ -8,11 +8,11 @@ onnxruntime; one for CTranslate2 needs CTranslate2 and no torch, so an engine is
 bundle asks for it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle, LoadedFromFiles
@@ -28,6 +28,7 @@ from vaswani_plugin.inference.texts import (
     in_batches,
     join_translation,
     one_or_many,
+    progress_bar,
     read_source,
     seed_of,
     split_into_buffers,
@@ -123,7 +124,10 @@ class Translator(LoadedFromFiles):
         loaded, languages = load_with_data(Path(path), Path(data))
         pipeline = Pipeline.of_tokens(languages, None if codes is None else Path(codes))
         engine = TorchEngine(loaded, torch.device(device), dtype_of(dtype), threads)
-        return cls(pipeline, engine)
+        files = {"data": data, "codes": codes}
+        options: dict[str, Any] = {"device": device, "dtype": dtype, "threads": threads}
+        options |= {name: file and Path(file).absolute() for name, file in files.items()}
+        return cls(pipeline, engine).loaded_by(cls.from_checkpoint, path, **options)
 
     @property
     def source_language(self) -> str:
@@ -149,6 +153,14 @@ class Translator(LoadedFromFiles):
         """How many subwords a source text has, the end of sentence not counted."""
         return len(encode(text, self.pipeline))
 
+    @overload  # a string is an iterable of strings, too: the first one that fits is taken
+    def translate(self, texts: str, *, progress: bool = False, **options: Any) -> Translation: ...
+
+    @overload
+    def translate(
+        self, texts: Iterable[str], *, progress: bool = False, **options: Any
+    ) -> list[Translation]: ...
+
     def translate(
         self, texts: str | Iterable[str], *, progress: bool = False, **options: Any
     ) -> Translation | list[Translation]:
@@ -168,7 +180,8 @@ class Translator(LoadedFromFiles):
             TextTooLong: a sentence is too long, and `long` is "error", the default.
             UserError: options that don't fit together.
         """
-        return one_or_many(texts, partial(self.stream, **options), "texts", progress)
+        stream = partial(self.stream, progress=progress, **options)
+        return one_or_many(texts, stream, "texts", progress=False)  # batches move the bar
 
     def stream(
         self,
@@ -178,6 +191,7 @@ class Translator(LoadedFromFiles):
         one_sentence: bool = False,
         long: str = "error",
         align: bool = False,
+        progress: bool = False,
         **options: Any,
     ) -> Iterator[Translation]:
         """Translate a stream of texts, `buffer` at a time.
@@ -191,6 +205,7 @@ class Translator(LoadedFromFiles):
             long: what to do with a sentence of more subwords than the model takes: "error", "split"
                 it into pieces that are translated one by one, or "truncate" it.
             align: also find the source subword of each target subword.
+            progress: show a bar on standard error, which moves with every batch.
             options: of `SamplingOptions`, such as beam=4, nbest=2.
 
         Returns:
@@ -206,17 +221,23 @@ class Translator(LoadedFromFiles):
             for number, text in enumerate(lines, start=1)
         )
         require_choice("long", long, *LONG)
-        return self._stream(split_into_buffers(read, buffer), chosen, search)
+        return self._stream(split_into_buffers(read, buffer), chosen, search, progress)
 
     def _stream(
-        self, buffers: Iterable[list[Source]], options: SamplingOptions, search: SearchOptions
+        self,
+        buffers: Iterable[list[Source]],
+        options: SamplingOptions,
+        search: SearchOptions,
+        progress: bool,
     ) -> Iterator[Translation]:
         batches = count()  # each has a seed of its own
-        for sources in buffers:
-            pieces = [piece for source in sources for piece in source.pieces]
-            decoded = iter(self._decode(pieces, options, search, batches))
-            for source in sources:
-                yield self.join(source, decoded, options.nbest)
+        with progress_bar(0, "sentences", progress) as bar:
+            for sources in buffers:
+                pieces = [piece for source in sources for piece in source.pieces]
+                bar.total += len(pieces)
+                decoded = iter(self._decode(pieces, options, search, batches, bar.update))
+                for source in sources:
+                    yield self.join(source, decoded, options.nbest)
 
     def read(
         self, text: str, *, number: int = 1, long: str = "error", one_sentence: bool = False
@@ -312,10 +333,13 @@ class Translator(LoadedFromFiles):
         options: SamplingOptions,
         search: SearchOptions,
         batches: Iterator[int],
+        done: Callable[[int], object] = lambda count: None,
     ) -> list[list[Decoded]]:
         def answer(batch: list[int]) -> list[list[Decoded]]:
             number, seed = next(batches), options.seed
             own = None if seed is None else seed_of(seed, number)
-            return self.engine.decode([pieces[n] for n in batch], search, own)
+            found = self.engine.decode([pieces[n] for n in batch], search, own)
+            done(len(batch))
+            return found
 
         return in_batches(pieces, options.batch_tokens, answer)

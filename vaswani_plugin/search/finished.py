@@ -160,18 +160,18 @@ def _take(x: Tensor, rows: Tensor) -> Tensor:
 class FinishedHypotheses:
     """The finished hypotheses that each search keeps, at most W, highest rank first.
 
-    `open` are the unfinished ones before the first token, `like` has the type of log-probabilities.
+    `begun` are those before the first token, `like` has the type of log-probabilities.
     """
 
     def __init__(
-        self, beam: int, open: Histories, like: Tensor, rules: PaperRules | FairseqRules
+        self, beam: int, begun: Histories, like: Tensor, rules: PaperRules | FairseqRules
     ) -> None:
         self.rules = rules
-        searches = len(open.tokens)
+        searches = len(begun.tokens)
         self.rank = like.new_full((searches, beam), -math.inf)
         self.score = self.rank.clone()
         self.length = torch.zeros(searches, beam, dtype=torch.long, device=like.device)
-        self.histories = open.taken(self.length)
+        self.histories = begun.taken(torch.zeros_like(self.length))  # of none yet: any will do
         self.done = torch.zeros(searches, dtype=torch.bool, device=like.device)
 
     def enter(self, ends: Tensor, found: Histories) -> None:

@@ -292,16 +292,21 @@ class Ensemble:
         members: the hypotheses of one batch in each model, over the same dictionary.
         vocabulary: V, entries of the target dictionary.
         temperature: divides the logits of every model.
+        with_attention: whether alignments are wanted. Without it none is kept, also of a model that
+            computes its attention anyway: hypotheses would carry it from step to step.
     """
 
-    def __init__(self, members: list[Beams], vocabulary: int, temperature: float = 1.0) -> None:
+    def __init__(
+        self, members: list[Beams], vocabulary: int, temperature: float, with_attention: bool
+    ) -> None:
         self.members, self.vocabulary, self.temperature = members, vocabulary, temperature
+        self.with_attention = with_attention
 
     def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
         """See `Beams`."""
         attentions = [member.step(tokens, parents) for member in self.members]
         found = [attention for attention in attentions if attention is not None]
-        return sum(found) / len(found) if found else None
+        return sum(found) / len(found) if found and self.with_attention else None
 
     def keep(self, sentences: Tensor) -> None:
         """See `Beams`."""

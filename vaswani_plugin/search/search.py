@@ -70,8 +70,6 @@ class Search:
         prefix_allowed_tokens_fn: (sentence, tokens so far) -> tokens that may come next.
         constraints: further constraints on the next token.
         start_tracking: functions that make the trackers of a batch.
-        with_attention: whether hypotheses include their attention to the source, which alignments
-            need; False saves time in our models.
         random: draws the samples; None: PyTorch's own generator of the device.
 
     Raises:
@@ -90,7 +88,6 @@ class Search:
         prefix_allowed_tokens_fn: Callable[[int, Tensor], list[int]] | None = None,
         constraints: tuple[Constraint, ...] = (),
         start_tracking: tuple[StartTracking, ...] = (),
-        with_attention: bool = True,
         random: torch.Generator | None = None,
     ) -> None:
         require_one_dictionary(models, dictionary)
@@ -100,7 +97,7 @@ class Search:
                 f"give at most {len(dictionary) - 1}: padding is never output"
             )
         self.models, self.dictionary, self.options = models, dictionary, options
-        self.with_attention, self.random = with_attention, random
+        self.random = random
         # Counted now: fairseq-generate --remove-bpe adds the words of its references later.
         self.vocabulary = len(dictionary)
         self.pad, self.unk = dictionary.pad(), dictionary.unk()
@@ -187,8 +184,9 @@ class Search:
     ) -> list[list[Hypothesis]]:
         options = self.options
         groups = options.beam if options.sampling else max(options.diverse_beam_groups, 1)
-        members = [start(sources, options.beam, self.with_attention) for start in starts]
-        ensemble = Ensemble(members, self.vocabulary, options.temperature)
+        wanted = options.print_alignment is not None
+        members = [start(sources, options.beam, wanted) for start in starts]
+        ensemble = Ensemble(members, self.vocabulary, options.temperature, wanted)
         return BeamSearch(
             ensemble,
             self._choose,
