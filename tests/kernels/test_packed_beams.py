@@ -31,7 +31,7 @@ def parser():
 
 
 def packed(model, encoded, beam=4):
-    return Packed(model.decoder).start(model.decoder.memory(encoded), beam)
+    return Packed(model.decoder).start(model.decoder.memory(encoded), beam, True)
 
 
 @pytest.mark.parametrize("widths", [[1], [4], [3, 5, 2]], ids=str)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from vaswani_plugin.cli.command import Format
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.model.architectures import FAMILIES, PAPER_VOCABULARY, Architecture, Family
-from vaswani_plugin.model.configuration import CONFIGURATIONS, OF_AN_ENCODER, flag, head_sizes
+from vaswani_plugin.model.configuration import CONFIGURATIONS, flag, head_sizes
 
 
 def archs(
@@ -75,12 +75,10 @@ def describe(family: Family, row: Architecture, vocabulary: int) -> dict[str, An
 
 def values_of(family: Family, row: Architecture) -> dict[str, Any]:
     """Every value of a row that is a flag of `fairseq-train`, by its name."""
-    cfg = CONFIGURATIONS[family.model](**row.changes)
-    left_out = OF_AN_ENCODER if family.model == "vaswani_lm" else ()
-    named = (f.name for f in fields(cfg) if "help" in f.metadata and f.name not in left_out)
-    values = {name: getattr(cfg, name) for name in named}
+    values = family.base | row.changes
     if "d_k" in values:
-        values["d_k"], values["d_v"] = head_sizes(cfg)
+        sizes = CONFIGURATIONS[family.model](**row.changes)
+        values["d_k"], values["d_v"] = head_sizes(sizes)
     return values
 
 

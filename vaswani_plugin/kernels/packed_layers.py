@@ -165,7 +165,7 @@ class PackedCrossAttention:
 
 
 class SourceMemory:
-    """Keys and values (B H, S, K + V) of a batch of sources, cached."""
+    """Keys and values (B H, S, K + V) of a batch of sources, cached; padding (B, S) or None."""
 
     def __init__(
         self, weights: PackedCrossAttention, keys_values: Tensor, padding: Tensor | None
@@ -207,7 +207,7 @@ class FoldedMemory:
     """One source, multiplied into the projections: scores = x (W_q K^T), output = weights (V W_o).
 
     For a single sentence, the number of function calls costs more than the matrix products. So the
-    sub-layer becomes two products with a softmax between them.
+    sub-layer becomes two products with a softmax between them. `keys_values`: (H, S, K + V).
     """
 
     def __init__(self, weights: PackedCrossAttention, keys_values: Tensor) -> None:

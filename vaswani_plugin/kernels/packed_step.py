@@ -98,7 +98,7 @@ class Packed:
         self.layers = [PackedLayer(layer) for layer in decoder.layers]
         self.projection = PackedLinear(decoder.projection.weight)
 
-    def start(self, memory: Memory, beam: int, with_attention: bool = True) -> "DecoderBeams":
+    def start(self, memory: Memory, beam: int, with_attention: bool) -> "DecoderBeams":
         """Start to decode a batch; `beam` is the greatest W. See `search.models.Start`."""
         return DecoderBeams(self, memory, beam, with_attention)
 

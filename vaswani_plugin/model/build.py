@@ -166,6 +166,9 @@ def fairseq_sinusoids(positions: Tensor, d_model: int) -> Tensor:
 
     The exponent is i/(D/2 - 1); D is even, at least 4. As in fairseq, the first position is number
     2. Returns float64, the shape of `positions` + (D,).
+
+    Raises:
+        ValueError: d_model is odd or below 4.
     """
     if d_model % 2 or d_model < 4:
         raise ValueError(f"d_model is {d_model}; fairseq's sinusoids need an even one, at least 4")
@@ -187,6 +190,9 @@ def shared_embeddings(
         share: "all": one matrix for the three; "decoder": one for target and projection; "none".
         source, target: dictionaries.
         make: makes the matrix (V, D) of a dictionary.
+
+    Raises:
+        UserError: `share` is "all" and the dictionaries differ.
     """
     if share == "all" and source != target:
         raise UserError(
@@ -200,7 +206,7 @@ def shared_embeddings(
 
 
 def require_positions(length: int, limit: int, side: str) -> None:
-    """Refuse a sentence of more tokens than a model has positions on that side."""
+    """Raise a UserError for a sentence of more tokens than a model has positions on that side."""
     if length > limit:
         raise UserError(
             f"a {side} sentence has {length} tokens and the model {limit} positions; shorten it, "

@@ -70,13 +70,13 @@ class Checkpointed:
             )
 
     def require_at_least_1(self, *names: str) -> None:
-        """Refuse a size below 1; the message names the flag."""
+        """Raise a UserError for a size below 1; it names the flag."""
         for name in names:
             if getattr(self, name) < 1:
                 raise UserError(f"{flag(name)} is {getattr(self, name)}; it must be at least 1")
 
     def check_dropouts(self, names: Iterable[str]) -> None:
-        """Refuse a probability that is not from 0 to below 1; the message names the flag."""
+        """Raise a UserError for a probability that is not from 0 to below 1; it names the flag."""
         for name in names:
             if not 0 <= getattr(self, name) < 1:  # NaN, too
                 raise UserError(
@@ -218,7 +218,7 @@ class RecurrentConfiguration(Checkpointed):
     max_target_positions: int = of_task(1024)
 
     def check(self) -> None:
-        """Check the width, the number of layers and the dropout."""
+        """Check width, number of layers and dropout; a UserError names the flag."""
         self.require_at_least_1("d_model", "layers")
         self.check_dropouts(("dropout",))
 
