@@ -91,7 +91,8 @@ def split(pairs: list[Pair], sizes: dict[str, int]) -> dict[str, list[Pair]]:
     for number, pair in enumerate(pairs):
         splits[place.get(number, "train")].append(pair)
     if not splits["train"]:
-        raise UserError(f"{sizes}: nothing is left to train on: ask for fewer")
+        asked = " and ".join(f"{size} pairs for {name}" for name, size in sizes.items())
+        raise UserError(f"{asked}: nothing is left to train on: ask for fewer")
     return splits
 
 

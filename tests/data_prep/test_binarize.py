@@ -128,12 +128,15 @@ def test_files_are_those_of_fairseq(strange, ours, tmp_path, monkeypatch, theirs
         ({}, "--source-rows 9 --target-rows 4", "--target-rows 4: must be at least 5"),
         ({}, "--dictionary x --threshold 2", "--dictionary: leave out --threshold"),
         ({"dict": b"a 1\na 2\n"}, "--dictionary dict", "dict:2: 'a' is in the dictionary already"),
+        ({"dict": b""}, "--dictionary dict", "dict: the file is empty"),
         ({"valid.de": None}, "", "valid.de: No such file"),
         ({"test.en": b"a\nb\n"}, "", "test.en has 2 lines, test.de 1"),
         ({"valid.en": b"", "valid.de": b""}, "", "not be empty"),
         ({"train.en": b""}, "--pair en", "--pair en: two different languages"),
         ({"out/model.pt": b"", "out/dict.en.txt": b""}, "", "out: it holds model.pt"),
         ({"out/text": b""}, "", "out: it holds text"),
+        ({"out/codes": b""}, "", "out: it holds codes and no dict"),
+        ({"out/train.log": b""}, "", "out: it holds train.log and no dict"),
     ],
 )
 def test_mistakes_write_nothing(text, files, flags, part):

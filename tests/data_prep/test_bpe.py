@@ -126,7 +126,7 @@ def encoder(codes: Path):
     [
         ("#version: 0.2\na b\n", ("--vocabulary-threshold", 5), "needs --vocabulary"),
         ("#version: 0.2\na b\n", ("--workers", 0), "--workers 0"),
-        ("#version: 0.2\na b\n", ("--vocabulary", "codes"), "codes: a line of a vocabulary"),
+        ("#version: 0.2\na b\n", ("--vocabulary", "codes"), "codes:1: a line of a vocabulary"),
         ("a b\n", (), "not BPE codes"),
         ("#version: 0.2\na b\na b c\n", (), "codes:3: a line of BPE codes"),
         ("#version: 0.2\n", (), "no merge in it"),

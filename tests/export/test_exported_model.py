@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 from toy_bundle import write_toy_bundle
+from toy_language_model import WORDS, write_bundle
 
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.export.exported_model import departures, new_folder
 from vaswani_plugin.model import build
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.feed_forward import FeedForward
+from vaswani_plugin.modules.positions import SinusoidalPositions
+from vaswani_plugin.text.settings import TextSettings
 
 
 def test_a_link_to_an_empty_folder(tmp_path: Path) -> None:
@@ -86,7 +89,7 @@ def language_model(bundle):
 
 
 BROKEN = {
-    "absent is not a bundle: make one": lambda bundle: bundle.rename(bundle.with_name("gone")),
+    "absent is not a bundle; make one": lambda bundle: bundle.rename(bundle.with_name("gone")),
     "preprocessing.json does not exist": lambda bundle: (bundle / "preprocessing.json").unlink(),
     "dict.de.txt does not exist": lambda bundle: (bundle / "dict.de.txt").unlink(),
     "model.pt: truncated": lambda bundle: (bundle / "model.pt").write_bytes(b"x"),
@@ -118,14 +121,28 @@ def hooked(*sizes):
     return layer
 
 
-@pytest.mark.parametrize("to", ["huggingface", "ctranslate2", "onnx", "fairseq"])
-@pytest.mark.parametrize(("kind", "message"), [(Squared, "is a Squared"), (hooked, "has a hook")])
-def test_a_part_that_no_export_knows(made, tmp_path, capsys, monkeypatch, to, kind, message):
-    monkeypatch.setattr(build, "FeedForward", kind)
-    flags = ["--model", str(made), "--output", str(tmp_path / "out")]
+class Later(SinusoidalPositions):
+    """Other positions."""
+
+
+@pytest.mark.parametrize("to", ["huggingface", "ctranslate2", "onnx", "fairseq", "language model"])
+@pytest.mark.parametrize(
+    ("name", "kind", "message"),
+    [
+        ("FeedForward", Squared, "feed_forward of the model is a Squared"),
+        ("FeedForward", hooked, "feed_forward of the model has a hook"),
+        ("SinusoidalPositions", Later, "positions of the model is a Later"),
+    ],
+)
+def test_a_part_that_no_export_knows(made, tmp_path, capsys, monkeypatch, to, name, kind, message):
+    bundle = made
+    if to == "language model":
+        to, bundle = "huggingface", write_bundle(tmp_path / "lm", TextSettings("words"), WORDS)
+    monkeypatch.setattr(build, name, kind)
+    flags = ["--model", str(bundle), "--output", str(tmp_path / "out")]
     assert main(["export", "--to", to, *flags]) == 1
     error = capsys.readouterr().err
-    assert f"feed_forward of the model {message}" in error, error
+    assert message in error, error
     assert not (tmp_path / "out").exists()
 
 

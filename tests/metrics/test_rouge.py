@@ -85,8 +85,11 @@ def test_the_summary_level_joins_the_subsequences_of_sentences(name):
 
 @pytest.mark.parametrize("text", ["房子在山上，离海不远。", "Кошка сидела", "बिल्ली चटाई पर"])
 def test_other_scripts_are_an_error_and_no_0(text):
-    with pytest.raises(UserError, match="summary 2 has no word of a to z"):
-        rouge(["a", text], [["a"], [text]])
+    for others in (["a", text], [text, f"{text} 2020"]):
+        with pytest.raises(UserError, match="mostly of other letters than a to z"):
+            rouge(others, [[other] for other in others])
+    english = ["The mill burned down."] * 9
+    assert rouge([*english, text], [[line] for line in (*english, text)])["rouge1"] == 90
     assert rouge([text], [["models"]])["rouge1"] == 0.0
     assert rouge(["The mill burned down, said Zoë."], [["The mill burned, said Zoë."]])["rouge1"]
 

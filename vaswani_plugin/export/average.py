@@ -164,8 +164,8 @@ def _newest(
         of_updates = flag == "--last" and _named(files, r"checkpoint_\d+_\d+")
         raise UserError(
             f"{flag} {count}: there are only {len(chosen)} checkpoints named {names}.pt in "
-            "--inputs, the final state counted; ask for fewer, or train on"
-            + (", or give --last-updates for those between epochs" if of_updates else "")
+            f"--inputs, the final state counted; ask for fewer, train on, or name files without "
+            f"{flag}" + (", or give --last-updates for those between epochs" if of_updates else "")
         )
     return chosen[-count:]
 
@@ -184,7 +184,8 @@ def _best(files: list[Path], count: int, at_most: bool) -> list[Path]:
     if len(found) < (1 if at_most else count):
         raise UserError(
             f"--best {count}: there are only {len(found)} checkpoints named "
-            f"checkpoint.best_METRIC_VALUE.pt in --inputs; ask for fewer, or train on"
+            f"checkpoint.best_METRIC_VALUE.pt in --inputs; ask for fewer, train on, or name "
+            "files without --best"
         )
     values = sorted((float(match[2]), path) for match, path in found)
     section = (load_checkpoint(values[0][1]).get("cfg") or {}).get("checkpoint") or {}

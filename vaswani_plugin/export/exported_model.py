@@ -65,7 +65,6 @@ class TranslationModel(NamedTuple):
 
 def read_model(folder: Path) -> TranslationModel:
     """Read the bundle of a translation model that other programs may express."""
-    require_bundle(folder)
     bundle = Bundle.load(folder)
     settings = bundle.pipeline.settings
     assert isinstance(settings, Settings)
@@ -76,12 +75,6 @@ def read_model(folder: Path) -> TranslationModel:
         require_finite(weights)
         require_known_modules(model)
     return TranslationModel(path, settings, sizes, source, target, weights)
-
-
-def require_bundle(folder: Path) -> None:
-    """Refuse what is no folder."""
-    if not folder.is_dir():
-        raise UserError(f"{folder} is not a bundle: make one with data-prep/bundle.py")
 
 
 def require_finite(weights: Mapping[str, Tensor]) -> None:

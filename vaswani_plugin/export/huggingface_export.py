@@ -37,7 +37,6 @@ from vaswani_plugin.export.exported_model import (
     new_folder,
     read_model,
     refuse,
-    require_bundle,
     to_fairseq_weights,
     uneven_heads,
     write_card,
@@ -190,7 +189,6 @@ def export_to_huggingface(model: Path, output: Path, with_tokenizer: bool = True
             splits text in the same way, or `output` is not empty.
         OSError: a file can't be read or written.
     """
-    require_bundle(model)
     settings = read_settings(model)
     if isinstance(settings, TreeSettings):
         raise UserError(

@@ -59,13 +59,13 @@ def export_language_model(model: Path, output: Path, with_tokenizer: bool = True
             f"{model} holds a {type(built.decoder).__name__}, and Hugging Face has no counterpart "
             "of it"
         )
+    require_known_modules(built.decoder)
     found = uneven_heads(sizes)
     if sizes.d_ff > 4 * sizes.d_model:
         found.append(f"--d-ff {sizes.d_ff} with --d-model {sizes.d_model}")
     refuse("Hugging Face's OpenAI GPT", found + departures(sizes))
     weights = to_openai(built, sizes)
     require_finite(weights)
-    require_known_modules(built.decoder)
     with new_folder(output) as folder:
         save_file(weights, folder / SAFETENSORS, metadata={"format": "pt"})
         write_json(folder / "config.json", openai_config(sizes, len(dictionary)))

@@ -37,8 +37,8 @@ from vaswani_plugin.inference.checkpoints import (
     updates_of,
 )
 from vaswani_plugin.inference.models import DIGESTS, TASKS_OF_PAIRS, make_transformer
+from vaswani_plugin.model.ancestors import build_sizes
 from vaswani_plugin.model.architectures import names_of
-from vaswani_plugin.model.build import decoder_layer, encoder_layer
 from vaswani_plugin.model.configuration import Configuration, flag
 from vaswani_plugin.modules.positions import sinusoids
 from vaswani_plugin.text.dictionary import Dictionary, dictionary_name, languages_of
@@ -354,8 +354,9 @@ def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = Fa
     with untrusted(path):
         cfg = our_model(state)
         require_finite(state["model"])
-        with torch.device("meta"):  # no dictionary is at hand, but a layer tells its parts
-            require_known_modules(nn.ModuleList([encoder_layer(cfg), decoder_layer(cfg)]))
+        rows = [len(state["model"][f"{side}.embedding.weight"]) for side in SIDES]
+        with torch.device("meta"):
+            require_known_modules(build_sizes(TRANSFORMER, cfg, (rows[0], rows[1])))
         check_outputs("--output", [output], [path])
         weights, options = stock_model(state["model"], cfg, allow_layer_norm_eps)
         task = state["cfg"]["task"]

@@ -120,10 +120,9 @@ class Lists:
             place = f"{title}: hypothesis of sentence {i}"
             _require_fits(target, scorer.longest_target, place)
         # By the length of the sources; the targets of a source are neighbours.
-        sizes = [
-            (len(sources[i]), i, len(target)) for i, target in zip(lists, targets, strict=True)
-        ]
-        order = sorted(range(len(targets)), key=sizes.__getitem__)
+        order = sorted(
+            range(len(targets)), key=lambda n: (len(sources[lists[n]]), lists[n], len(targets[n]))
+        )
         scores = self.features[name] = np.zeros(len(targets))
         with tqdm(total=len(targets), desc=title, unit=" hyp", disable=None) as bar:
             for batch in batches_by_length([len(x) + 1 for x in targets], max_tokens, order):

@@ -87,7 +87,6 @@ def parse_parameters(lines: Iterable[str], name: str) -> Parameters:
             continue
         keyword, *values = line.split()
         attribute = _KEYWORDS.get(keyword)
-        now = getattr(settings, attribute or "debug")
         is_pair = keyword.startswith("EQ_")
         if attribute is None or len(values) != 1 + is_pair:
             known = ", ".join(_KEYWORDS)
@@ -95,6 +94,7 @@ def parse_parameters(lines: Iterable[str], name: str) -> Parameters:
                 f"{name}:{number}: {line.strip()!r}: must be a keyword ({known}) and a value; two "
                 "values after EQ_LABEL and EQ_WORD"
             )
+        now = getattr(settings, attribute)
         one, other = values[0], values[-1]
         if not isinstance(now, int):
             changed: Any = now | ({(one, other), (other, one)} if is_pair else {one})

@@ -37,24 +37,26 @@ def rouge(
         stemming: stem English words of more than three letters (Porter 1980).
 
     Raises:
-        UserError: a summary without references in Latin letters, or rouge-score is not installed.
+        UserError: a summary without references, references mostly in other letters than Latin
+            ones, or rouge-score is not installed.
     """
     try:
         # Imported here: nltk takes up to two seconds where SciPy and scikit-learn are installed.
         from rouge_score.rouge_scorer import RougeScorer
     except ImportError as error:
         raise UserError(f"ROUGE needs rouge-score ({error}): pip install rouge-score") from error
+    text = "".join(gold for group in references for gold in group)
+    if 2 * len(_LATIN.findall(text)) < sum(map(str.isalnum, text)):
+        raise UserError(
+            "the references are mostly of other letters than a to z and digits, and rouge-score "
+            "knows no other words"
+        )
     scorer = RougeScorer(list(KINDS), use_stemmer=stemming)
     choose: Callable[[Sequence[float]], float] = max if over == "best" else fmean
     scores = []
     for number, (hypothesis, group) in enumerate(zip(hypotheses, references, strict=True), start=1):
         if not group:
             raise UserError(f"summary {number} has no reference")
-        if any(map(str.isalnum, "".join(group))) and not any(map(_LATIN.search, group)):
-            raise UserError(
-                f"the reference of summary {number} has no word of a to z and digits, and "
-                "rouge-score knows no others"
-            )
         found = [scorer.score(_by_sentences(gold), _by_sentences(hypothesis)) for gold in group]
         scores.append([choose([score[kind].fmeasure for score in found]) for kind in KINDS])
     columns = zip(*scores, strict=True)

@@ -184,11 +184,13 @@ def read_segments(
     sides = zip((str(name), *places), (hypotheses, *golds), strict=True)
     found = [place for place, side in sides if looks_tokenized(side)]
     if found and not tokenized:
-        tokenized = generate_output is not None and len(found) == 1 + len(golds)
-        words = "tokenized BLEU is over its words" if tokenized else "--tokenized scores its words"
         if len(found) <= len(golds):
-            words = "the other side does not, so their words do not match: detokenize it"
-        warnings.append(f"{found[0]} looks tokenized, which sacreBLEU is not made for; {words}")
+            remedy = "the other side does not, so their words do not match: detokenize it"
+        elif generate_output is not None:
+            tokenized, remedy = True, "tokenized BLEU is over its words"
+        else:
+            remedy = "--tokenized scores its words"
+        warnings.append(f"{found[0]} looks tokenized, which sacreBLEU is not made for; {remedy}")
     return Segments(hypotheses, golds, sources, tokenized, warnings)
 
 

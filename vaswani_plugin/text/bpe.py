@@ -10,6 +10,7 @@ has BPE-dropout (`subword-nmt apply-bpe --dropout 0.1`).
 
 import heapq
 import io
+import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
@@ -174,13 +175,14 @@ def _limited_splitter(path: str, vocabulary: str, threshold: int) -> Callable[[s
     from subword_nmt.apply_bpe import BPE, read_vocabulary
 
     read_merges(path)  # refuses what is no table
-    try:
-        units = read_vocabulary(read_lines(vocabulary), threshold)
-    except ValueError as error:
-        raise UserError(
-            f"{vocabulary}: a line of a vocabulary holds a unit and its frequency ({error}): make "
-            "it with `subword-nmt get-vocab`"
-        ) from error
+    lines = list(read_lines(vocabulary))
+    for number, line in enumerate(lines, 1):
+        if not re.fullmatch(r"[^ ]+ [0-9]+", line.strip("\r\n ")):
+            raise UserError(
+                f"{vocabulary}:{number}: a line of a vocabulary holds a unit and its frequency: "
+                "make it with `subword-nmt get-vocab`"
+            )
+    units = read_vocabulary(lines, threshold)
     if not units:
         raise UserError(
             f"{vocabulary}: no unit occurs {threshold} times: lower --vocabulary-threshold"

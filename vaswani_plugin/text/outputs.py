@@ -216,6 +216,11 @@ def new_data_folder(output: Path) -> Iterator[tuple[Path, Path]]:
                 f"--output {output}: it holds {path.name}; only a folder of nothing but binarized "
                 "data is replaced: give a new folder"
             )
+    if inside and not any(path.match("dict*.txt") for path in inside):
+        raise UserError(
+            f"--output {output}: it holds {inside[0].name} and no dict*.txt; only a folder of "
+            "binarized data is replaced: give a new folder"
+        )
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as parent:
         folder, parts = Path(parent, "data-bin"), Path(parent, "parts")

@@ -58,7 +58,7 @@ class Pipeline:
             codes = settings.codes and str(folder / settings.codes)
             encode_words = make_word_coding(settings.coding, codes)
             self._encode = lambda line: encode_words(words_of(remove_invisible(line)))
-            self._decode = _unchanged
+            self._decode = str
             return
         if isinstance(settings, TextSettings):
             codes = settings.codes and str(folder / settings.codes)
@@ -135,13 +135,9 @@ class Pipeline:
             return self._decode(line)
 
 
-def _unchanged(line: str) -> str:
-    return line
-
-
 def _encoder(settings: Settings, split: LineFunction) -> LineFunction:
     # sentencepiece's models have rules for invisible characters.
-    clean = _unchanged if settings.subwords == "sentencepiece" else remove_invisible
+    clean = str if settings.subwords == "sentencepiece" else remove_invisible
     tokenize = settings.tokenizer == "moses"
     if not (tokenize or settings.lowercase or settings.normalize_punctuation):
         return lambda line: split(clean(line))
@@ -160,7 +156,7 @@ def _encoder(settings: Settings, split: LineFunction) -> LineFunction:
 
 def _from_words(settings: Settings) -> LineFunction:
     if settings.tokenizer == "none":
-        return _unchanged
+        return str
     from vaswani_plugin.text.moses import make_detokenizer
 
     return make_detokenizer(settings.target_language)
@@ -168,7 +164,7 @@ def _from_words(settings: Settings) -> LineFunction:
 
 def _subwords(settings: Settings, folder: Path) -> tuple[LineFunction, LineFunction]:
     if settings.subwords == "none":
-        return _unchanged, _unchanged
+        return str, str
     codes = str(folder / settings.codes)
     if settings.subwords == "sentencepiece":
         from vaswani_plugin.text import wordpiece
