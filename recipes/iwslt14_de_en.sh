@@ -51,7 +51,7 @@ step bpe every kept bpe python "$prep/bpe.py" apply --codes "$work/codes"
 step binarize binarize "$work/bpe"
 step train train --arch "$(or_tiny vaswani_c_ff1024 vaswani_debug)" --max-tokens 4096 --max-update 50000 \
   --warmup-updates 4000 --lr-factor 0.715 --dropout 0.3 --keep-last-epochs 10
-step average average --last "$(or_tiny 10 2)"
+step average average --last 10
 step translate translate --beam 5 --remove-bpe
 step score-words to "$work/tokenized.json" vaswani bleu --tokenized --format json \
   --hypothesis "$work/test.tok" --reference "$work/tok/test.en"

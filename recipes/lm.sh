@@ -64,7 +64,7 @@ step code python "$prep/code_text.py" --coding "$coding" ${operations[@]+"${oper
   --train "$work/raw/train.txt" --valid "$work/raw/valid.txt" --test "$work/raw/test.txt" --output "$work/data-bin"
 step train train --task vaswani_language_modeling --arch "$arch" --tokens-per-sample "$(or_tiny $sample 64)" "${batch[@]}" \
   --lr-factor $lr --max-update $updates --no-epoch-checkpoints --save-interval-updates "$(or_tiny $((updates / 20)) 4)" --keep-interval-updates 5
-step average average --last-updates "$(or_tiny 5 2)"
+step average average --last-updates 5
 step bundle python "$prep/bundle.py" --model "$work/averaged.pt" --data-bin "$work/data-bin" --output "$work/model" beam=1
 step score to "$work/perplexity.json" vaswani lm --model "$work/model" --text "$work/raw/test.txt" --format json \
   --tokens-per-sample "$(or_tiny $sample 64)" "${scoring[@]}" --baselines --train-data "$work/raw/train.txt" --valid-data "$work/raw/valid.txt" ${cpu:+--cpu}

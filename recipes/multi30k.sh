@@ -37,7 +37,7 @@ step bpe every tok bpe python "$prep/bpe.py" apply --codes "$work/codes"
 step binarize binarize "$work/bpe"
 step train train --arch "$(or_tiny vaswani_tiny vaswani_debug)" --max-tokens 8192 --max-update 8000 \
   --warmup-updates 2000 --lr-factor 2.5298 --dropout 0.3 --keep-last-epochs 10
-step average average --last "$(or_tiny 10 2)"
+step average average --last 10
 step translate translate --beam 5 --remove-bpe
 split=()
 if [[ $target == de ]]; then split=(--compound-split); fi

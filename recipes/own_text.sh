@@ -66,7 +66,7 @@ step binarize binarize "$work/pieces" --dictionary "$dictionary" --padding-facto
 step train train "${training[@]}" --patience $patience --keep-best-checkpoints 5 --no-epoch-checkpoints \
   --save-interval 1000000 --validate-interval 1000000 --keep-interval-updates 1 \
   --save-interval-updates "$(or_tiny $interval 5)" --validate-interval-updates "$(or_tiny $interval 5)"
-step average average --best "$(or_tiny 5 2)"
+step average average --best 5
 step translate translate
 step score score "$model" --language "${pair#*-}"
 step bundle bundle lowercase=false tokenizer=none normalize_punctuation=false subwords=sentencepiece "codes=$model" beam=4

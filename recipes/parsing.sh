@@ -49,7 +49,7 @@ step code python "$prep/code_trees.py" --coding bpe --operations "$(or_tiny "$op
 step train train --task vaswani_parsing --source-lang words --target-lang symbols \
   --arch "${arch:-$(or_tiny "$usual" vaswani_parser_debug)}" --max-tokens 4096 "${training[@]}" \
   --validate-interval 1000000 --no-epoch-checkpoints --save-interval-updates "$(or_tiny "$interval" 4)" --keep-interval-updates 5
-step average average --last-updates "$(or_tiny 5 2)"
+step average average --last-updates 5
 step bundle python "$prep/bundle.py" --model "$work/averaged.pt" --data-bin "$work/data-bin" \
   --output "$work/model" beam="$(or_tiny 21 4)"
 step words python "$prep/trees.py" linearize "$work/raw/test.trees" --source "$work/test.words" --target "$work/test.symbols"

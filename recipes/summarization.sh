@@ -48,7 +48,7 @@ step train train --task vaswani_language_modeling --arch "$(or_tiny vaswani_lm_t
   --tokens-per-sample 384 --sample-break-mode eos --loss-after '<sep>' --max-tokens 4096 --max-update 4000 \
   --warmup-updates 1000 --lr-factor 0.9 --no-epoch-checkpoints \
   --save-interval-updates "$(or_tiny 200 4)" --keep-interval-updates 5
-step average average --last-updates "$(or_tiny 5 2)"
+step average average --last-updates 5
 step bundle python "$prep/bundle.py" --model "$work/averaged.pt" --data-bin "$work/data-bin" --output "$work/model" beam=4
 step summarize vaswani summarize --model "$work/model" --no-repeat-ngram-size 3 ${cpu:+--cpu} \
   --output "$work/test.out" "$work/raw/test.article"

@@ -42,7 +42,7 @@ step bpe every clean bpe python "$prep/bpe.py" apply --codes "$work/codes"
 step binarize binarize "$work/bpe"
 step train train --arch "$(or_tiny vaswani_tiny vaswani_debug)" --max-tokens 8192 --max-update 20000 \
   --warmup-updates 2000 --lr-factor 2.5298 --dropout 0.1 --keep-last-epochs 10
-step average average --last "$(or_tiny 10 2)"
+step average average --last 10
 step translate translate --remove-bpe
 step score score moses --language "$target"
 step bundle bundle lowercase=false tokenizer=moses normalize_punctuation=true subwords=subword-nmt "codes=$work/codes" beam=4

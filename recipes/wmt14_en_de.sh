@@ -59,7 +59,7 @@ if [[ $arch == *_big* ]]; then updates=300000 interval=600 last=20; fi
 step train train --arch "$(or_tiny "$arch" vaswani_debug)" --max-tokens 4096 --real-tokens "$(or_tiny 3125 500)" \
   --update-freq $((8 / workers)) --max-update "$updates" --no-epoch-checkpoints \
   --save-interval-updates "$(or_tiny $interval 4)" --keep-interval-updates "$last"
-step average average --last-updates "$(or_tiny $last 2)"
+step average average --last-updates $last
 step translate translate --remove-bpe
 step score score moses --language de
 step bundle bundle lowercase=false tokenizer=moses normalize_punctuation=true subwords=subword-nmt "codes=$work/codes" beam=4 \

@@ -84,7 +84,7 @@ def wait_until(condition, what: str) -> None:
     for _ in range(600):
         if condition():
             return
-        time.sleep(0.05)
+        time.sleep(0.001)
     pytest.fail(f"waited in vain until {what}")
 
 

@@ -47,6 +47,11 @@ def average(
     from vaswani_plugin.text.outputs import check_outputs
 
     paths = select(inputs, last, last_updates, best, at_most)
+    asked = last or last_updates or best or len(paths)
+    if len(paths) < asked:
+        print(
+            f"there are only {len(paths)} checkpoints of {asked}: all are averaged", file=sys.stderr
+        )
     check_outputs("--output", [output], paths)
     # Made before the long work, so that an error comes at once.
     output.parent.mkdir(parents=True, exist_ok=True)

@@ -328,8 +328,8 @@ def tokenizer_config(positions: int) -> dict[str, Any]:
 def _refused(reason: str) -> UserError:
     return UserError(
         f"the bundle's text {reason}, and Hugging Face has no tokenizer that does the same: give "
-        "--without-tokenizer for the model alone, or train on word pieces (--subwords wordpiece "
-        "of the recipes)"
+        "--without-tokenizer for the model alone, or train on word pieces, as recipes/own_text.sh "
+        "does"
     )
 
 

@@ -1,6 +1,7 @@
 """Adam with the paper's constants (section 5.3): PyTorch's fused AdamW as fairseq's optimizer."""
 
 import ast
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -10,7 +11,7 @@ from fairseq.optim import FairseqOptimizer, register_optimizer
 from omegaconf import II
 from torch import Tensor
 
-from vaswani_plugin.errors import UserError, value_errors_as_user_errors
+from vaswani_plugin.errors import UserError
 
 
 @dataclass
@@ -58,8 +59,13 @@ class VaswaniAdam(FairseqOptimizer):
 
     def __init__(self, cfg: VaswaniAdamConfig, params) -> None:
         super().__init__(cfg)
-        with value_errors_as_user_errors():
-            self._optimizer = ResumedAdamW(params, fused=True, **self.optimizer_config)
+        settings = self.optimizer_config
+        if not math.isfinite(settings["eps"]):
+            raise UserError(f"--adam-eps is {settings['eps']}; it must be a number from 0")
+        try:
+            self._optimizer = ResumedAdamW(params, fused=True, **settings)
+        except ValueError as error:
+            raise UserError(f"--adam-betas, --adam-eps, --weight-decay: {error}") from error
 
     @property
     def supports_flat_params(self) -> bool:

@@ -170,7 +170,8 @@ class Translator(LoadedFromFiles):
             texts: one or several, of any number of sentences, which are translated one by one. A
                 line break within a text counts as a space.
             progress: show a bar on standard error.
-            options: see `stream`.
+            options: of `stream`: beam, nbest, length_penalty, align, long, one_sentence, sampling,
+                top_k, top_p, temperature, seed, no_repeat_ngram, batch_tokens.
 
         Returns:
             The translation; for several texts a list, in their order. A text without letters and

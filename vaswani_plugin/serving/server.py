@@ -145,7 +145,7 @@ class LogHandler(logging.Handler):
 
 
 class Server(uvicorn.Server):
-    """A server that logs its address, and says in the service when it stops."""
+    """A server that logs its address, and tells the service when it stops."""
 
     def __init__(self, config: uvicorn.Config, service: Service, needs_key: bool) -> None:
         super().__init__(config)

@@ -126,9 +126,13 @@ class Batcher:
             raise Refusal(503, "Too many texts are waiting: try again later", BUSY)
 
     async def decode(self, pieces: Sequence[Piece], options: Options) -> list[Any]:
-        """The result of each piece, in order, or the error of `decode` for one of them.
+        """The result of each piece, in order.
 
         If the caller is cancelled, its waiting pieces are dropped.
+
+        Raises:
+            Refusal: 503, the queue is full.
+            Exception: what decoding raised for any of the pieces.
         """
         self.admit(len(pieces))
         if not pieces:

@@ -126,7 +126,7 @@ def learn(
         if not learned:
             raise UserError(
                 f"{', '.join(paths)}: no pair of letters comes {min_frequency} times, nothing to "
-                "merge: give more text, or a lower --min-frequency"
+                "merge: give more text"
             )
     return learned
 

@@ -13,6 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -69,6 +70,16 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
+@contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Ctrl-C in the block waits for its end; processes that are forked in it get none."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _call(block: Block) -> Any:
     return _function(block)
 
@@ -102,7 +113,8 @@ def map_blocks(
     pending: deque[Future[Result]] = deque()
     try:
         for block in chain(head, blocks):
-            pending.append(pool.submit(_call, block))
+            with _interrupted_later():  # a worker that starts would print a traceback
+                pending.append(pool.submit(_call, block))
             if len(pending) > 2 * workers:
                 yield pending.popleft().result()
         while pending:

@@ -1,6 +1,7 @@
 """The patches as a whole: repeatable, one layer deep, described."""
 
 import inspect
+import logging
 import sys
 from pathlib import Path
 
@@ -66,3 +67,12 @@ def test_no_function_of_fairseq_is_wrapped_twice():
         assert not is_ours(function.__wrapped__), f"{name} is wrapped twice"
     with pytest.raises(AssertionError, match="batch_by_size: patched by .*keep_last_batch"):
         patch(data_utils, "batch_by_size")(lambda original: None)
+
+
+def test_another_version_of_fairseq_is_named(monkeypatch, caplog):
+    with caplog.at_level(logging.WARNING):
+        patches.apply()
+        assert caplog.text == ""
+        monkeypatch.setattr(fairseq, "__version__", "0.13.0")
+        patches.apply()
+    assert "fairseq is 0.13.0, and the plugin patches defects of 0.12.3.1" in caplog.text

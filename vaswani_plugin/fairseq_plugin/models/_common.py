@@ -51,7 +51,7 @@ class SourceEncoder(FairseqEncoder):
 class CausalDecoder(FairseqIncrementalDecoder):
     """Base class that adds fairseq's interface to a decoder of `modules`.
 
-    It comes after that decoder in the list of bases; `set_up` sets the attributes.
+    It comes after that decoder in the list of bases; `build_model` sets the attributes.
 
     Attributes:
         max_target_positions: longest sequence in tokens, the end-of-sentence token included.

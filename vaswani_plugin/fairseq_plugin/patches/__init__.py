@@ -20,6 +20,7 @@ from vaswani_plugin.fairseq_plugin.patches import (
     distribution,
     epochs,
     extensions,
+    loss_scale,
 )
 
 SEEN_IN = "0.12.3.1"
@@ -46,6 +47,8 @@ PATCHES = (
     checkpoints.copy_atomically,
     checkpoints.save_every_checkpoint_asked_for,
     checkpoints.save_float32_weights_of_half_precision,
+    loss_scale.unscale_gradients_once,
+    loss_scale.train_without_loss_scale_on_cpus,
     distribution.join_torchrun,
     distribution.start_workers,
     distribution.wrap_cpu_modules,

@@ -189,7 +189,7 @@ def sentences_of(dataset: MMapIndexedDataset, indices: Sequence[int]) -> Sequenc
 def padded(
     sentences: Sequence[Tensor], pad: int, left_pad: bool, length: int, multiple: int
 ) -> Tensor:
-    """Sentences (T_i,) as rows (B, T), where T is at least `length` and a multiple of another."""
+    """Sentences (T_i,) as rows (B, T); T is at least `length` and a multiple of `multiple`."""
     lengths = lengths_of(sentences)[:, None]  # (B, 1)
     width = max(int(lengths.max()), length)
     width = -(-width // multiple) * multiple

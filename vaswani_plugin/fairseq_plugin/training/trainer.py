@@ -222,13 +222,13 @@ class VaswaniTrainer(Trainer):
         """fairseq's method; a norm that is not finite ends the step, not the training.
 
         --fp16, and --amp on a GPU, keep fairseq's behaviour: they find the loss scale by overflows.
-        Without a GPU, --amp has no loss scale, and fairseq would apply the update.
+        On a CPU --amp has no loss scale, and fairseq would apply the update.
 
         Raises:
             NonfiniteNorm: before the gradients are scaled, which would spread a NaN to all of them.
         """
         common = self.cfg.common
-        scaled = common.fp16 or (common.amp and self.optimizer.scaler.is_enabled())
+        scaled = common.fp16 or (common.amp and self.cuda)
         apart = self.cfg.optimization.use_bmuf or (
             self.cfg.distributed_training.ddp_backend == "slowmo"
         )
