@@ -186,7 +186,7 @@ def test_merges_of_any_counts_are_those_of_subword_nmt(counts, least):
     ("text", "message"),
     [
         ("\n", "x: the file holds no words"),
-        ("ab cd\n", "comes 2 times.*--min-frequency"),
+        ("ab cd\n", "comes 2 times.*give more text"),
         ("a b c\na b\n", "has one letter"),
     ],
 )

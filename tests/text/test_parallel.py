@@ -81,7 +81,7 @@ def children(pid: int) -> list[int]:
 
 def wait_until(condition, what: str) -> None:
     """Waits for some seconds for a condition."""
-    for _ in range(600):
+    for _ in range(30_000):
         if condition():
             return
         time.sleep(0.001)
