@@ -32,6 +32,7 @@ OURS = ("serving", "figures", "export", "fairseq_plugin", "modules.recurrent", "
 OURS += ("search.well_formed", "inference.completion", "text.trees")
 UNUSED = {
     "fairseq",
+    "torch._dynamo",  # takes a second
     "ctranslate2",
     "onnxruntime",
     "starlette",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from vaswani_plugin.errors import CheckpointError, UserError
 from vaswani_plugin.inference.bundle import (
@@ -211,16 +212,31 @@ def with_weights(make: Callable[[], Model], weights: Mapping[str, Tensor], path:
     """Build a model with a checkpoint's weights, in evaluation mode; `path` is for messages.
 
     A few bytes may claim any sizes: they are compared with the weights' own before memory is taken.
+    No initial weights are drawn: they would be overwritten, and on the device "meta" drawing
+    imports PyTorch's compiler, a second.
 
     Raises:
         CheckpointError: sizes and weights don't fit together.
     """
-    with mismatches_explained(str(path)):
+    with mismatches_explained(str(path)), WithoutInitialWeights():
         with torch.device("meta"):
             make().load_state_dict(weights, assign=True)
         model = make()
         model.load_state_dict(weights)
     return accelerated(model).eval()
+
+
+class WithoutInitialWeights(TorchFunctionMode):
+    """In its block the functions of `torch.nn.init` leave tensors as they are."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """See `TorchFunctionMode`; the tensor is the first argument, or named."""
+        given = kwargs or {}
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return args[0] if args else given["tensor"]
+        return func(*args, **given)
 
 
 def refuse_other_dictionaries(

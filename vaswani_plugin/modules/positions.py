@@ -65,8 +65,10 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("table", table, persistent=False)
 
     def _rows(self, dtype: torch.dtype, device: torch.device) -> Tensor:
-        rows = torch.arange(min(self.max_positions, MOST_ROWS), device=device)
-        return self.encoding(rows, self.d_model).to(dtype)
+        rows = min(self.max_positions, MOST_ROWS)
+        if device.type == "meta":  # has shapes only
+            return torch.empty(rows, self.d_model, dtype=dtype, device=device)
+        return self.encoding(torch.arange(rows, device=device), self.d_model).to(dtype)
 
     def _apply(self, fn, *args, **kwargs):  # no public way lets a buffer keep its type in .half()
         super()._apply(fn, *args, **kwargs)
