@@ -23,12 +23,12 @@ def places() -> list[tuple[str, str, str]]:
 
 
 def value_at(record: object, place: str) -> float:
-    """`a > b` is an entry of an entry; `x / y` and `x - y` compute with two places."""
-    for sign in (" / ", " - "):
+    """`a > b` is an entry of an entry; `x : y`, `x / y` and `x - y` compute with two places."""
+    for sign in (" : ", " / ", " - "):
         left, found, right = place.partition(sign)
         if found:
             one, two = value_at(record, left), value_at(record, right)
-            return one / two if sign == " / " else one - two
+            return one - two if sign == " - " else one / two
     for key in place.split(" > "):
         record = record[int(key)] if isinstance(record, list) else record[key]
     return statistics.mean(record) if isinstance(record, list) else record
