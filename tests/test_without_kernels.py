@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import REPO, fairseq_environment
 from tests.support.commands import SITE, empty_environment
 
-CALLER = "vaswani_plugin/model/acceleration.py"
+CALLER = "vaswani_plugin/model/build.py"
 LINES = (
     "from vaswani_plugin import kernels\n",
     "    kernels.accelerate(model)\n",

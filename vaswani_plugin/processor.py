@@ -1,10 +1,21 @@
-"""What Linux tells of the processor; nothing is known on other systems."""
+"""Processors and other devices: what Linux tells of the processor; elsewhere nothing is known."""
 
 import platform
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 CPUINFO = Path("/proc/cpuinfo")
+
+
+def runs_on_host(device: Any) -> bool:
+    """Return whether a `torch.device` is a CPU, so that the host itself computes.
+
+    On a CPU, reading a value costs nothing, the processor caches memory, and many small operations
+    cost less than a few that compute more than needed. On any other device the host runs ahead of
+    the computation, and reading a value makes the host wait.
+    """
+    return device.type == "cpu"
 
 
 @cache

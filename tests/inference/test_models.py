@@ -149,7 +149,7 @@ def test_a_model_of_flags_is_left_to_fairseq(folder, tmp_path):
     [
         (
             lambda state: state["cfg"]["task"].update(_name="language_modeling"),
-            " was trained by --task language_modeling: this bundle needs a translation",
+            " was trained by --task language_modeling: a translation model is needed",
         ),
         (
             lambda state: state["cfg"]["model"].update(d_model="x"),

@@ -117,9 +117,8 @@ def test_types_by_their_names(folder):
             Parser.from_pretrained(folder, dtype=wrong)
 
 
-def test_a_recurrent_parser_is_refused(tmp_path):
+def test_a_recurrent_model_parses_too(tmp_path):
     arch = ("--arch", "vaswani_attention_lstm", "--d-model", "16", "--layers", "1")
     flags = ("--task", "vaswani_parsing", *arch, "--share-embeddings", "none")
-    folder = write_parser_bundle(tmp_path, model=flags)
-    with pytest.raises(UserError, match="holds a recurrent model: a vaswani_transformer is"):
-        Parser.from_pretrained(folder)
+    found = Parser.from_pretrained(write_parser_bundle(tmp_path, model=flags)).parse(SENTENCES[:3])
+    assert [one.tree.leaves() for one in found] == [one.split() for one in SENTENCES[:3]]

@@ -6,9 +6,8 @@ from torch import nn
 
 from vaswani_plugin import kernels
 from vaswani_plugin.kernels import NAMES, accelerate, matrix_library
-from vaswani_plugin.kernels.add_norm import FusedAddNorm
 from vaswani_plugin.kernels.fused_loss import fused_projected_loss
-from vaswani_plugin.kernels.linear import OneDNNLinear
+from vaswani_plugin.kernels.layers import FusedAddNorm, OneDNNLinear
 from vaswani_plugin.modules.loss import projected_loss
 from vaswani_plugin.modules.transformer import Transformer
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from vaswani_plugin.kernels import add_norm as kernel
-from vaswani_plugin.kernels.add_norm import LEVELS, FusedAddNorm, keep_mask
+from vaswani_plugin.kernels import layers as kernel
+from vaswani_plugin.kernels.layers import LEVELS, FusedAddNorm, keep_mask
 from vaswani_plugin.modules.layers import AddNorm
 
 MANY = 1_000_000

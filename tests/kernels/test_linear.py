@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from vaswani_plugin.kernels import matrix_library
-from vaswani_plugin.kernels.linear import OneDNNLinear, linear
+from vaswani_plugin.kernels.layers import OneDNNLinear, linear
 from vaswani_plugin.kernels.matrix_library import LEAST_ROWS
 
 NEAR = {"atol": 2e-5, "rtol": 1e-5}  # sums of up to 40 products of normal numbers, in float32
@@ -94,7 +94,7 @@ def layer(monkeypatch):
         pytest.skip("this PyTorch was built without oneDNN")
     monkeypatch.setattr(matrix_library, "chosen_library", lambda: "onednn")
     monkeypatch.setattr(
-        "vaswani_plugin.kernels.linear.linear", lambda *_: pytest.fail("the kernel ran")
+        "vaswani_plugin.kernels.layers.linear", lambda *_: pytest.fail("the kernel ran")
     )
     return OneDNNLinear(nn.Linear(9, 7))
 

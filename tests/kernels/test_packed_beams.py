@@ -8,7 +8,7 @@ from language_models import make_language_model, padded, random_texts
 from model_factory import make_model, make_task, random_batch
 from reference_weights import shake
 
-from vaswani_plugin.kernels import packed_past
+from vaswani_plugin.kernels import packed_step
 from vaswani_plugin.kernels.packed_layers import FoldedMemory, SourceMemory
 from vaswani_plugin.kernels.packed_step import Packed
 
@@ -73,7 +73,7 @@ def test_one_sentence_alone(task, sizes, length, memory):
 def test_texts_are_the_full_model(task, window, monkeypatch):
     """Prompts of several lengths, beams that multiply, change places, die; texts that leave."""
     model = make_language_model(task, attention_window=window)
-    monkeypatch.setattr(packed_past, "ROOM", 1)
+    monkeypatch.setattr(packed_step, "ROOM", 1)
     dictionary = task.source_dictionary
     generator = torch.Generator().manual_seed(5)
     texts = random_texts(dictionary, [5, 1, 8, 3])

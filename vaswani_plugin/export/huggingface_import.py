@@ -19,7 +19,7 @@ from vaswani_plugin.export.exported_model import Weights, new_folder, require_fi
 from vaswani_plugin.export.huggingface_export import MARIANS_EPSILON, from_marian
 from vaswani_plugin.inference.bundle import TASK, TRANSFORMER
 from vaswani_plugin.inference.checkpoints import save_checkpoint, untrusted
-from vaswani_plugin.inference.models import DIGESTS, make_transformer
+from vaswani_plugin.inference.models import DIGESTS, make_model
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.text.dictionary import (
     BOS,
@@ -106,7 +106,8 @@ def import_from_huggingface(
         weights, source, target = _read_model(folder, config, tokens, options)
         sizes = Configuration.from_checkpoint(options, {})
         require_finite(weights)
-        make_transformer(sizes, source, target, weights, folder / SAFETENSORS)  # do they fit?
+        path = folder / SAFETENSORS
+        make_model(TRANSFORMER, sizes, source, target, weights, path)  # do they fit?
     task = {"_name": TASK, "source_lang": languages[0], "target_lang": languages[1]}
     task |= {name: options[name] for name in ("max_source_positions", "max_target_positions")}
     digests = {"source": source.digest(), "target": target.digest()}

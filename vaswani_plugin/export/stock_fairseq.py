@@ -36,14 +36,14 @@ from vaswani_plugin.inference.checkpoints import (
     untrusted,
     updates_of,
 )
-from vaswani_plugin.inference.models import DIGESTS, TASKS_OF_PAIRS, make_transformer
+from vaswani_plugin.inference.models import DIGESTS, TASKS, make_model
 from vaswani_plugin.model.ancestors import build_sizes
 from vaswani_plugin.model.architectures import names_of
 from vaswani_plugin.model.configuration import Configuration, flag
 from vaswani_plugin.modules.positions import sinusoids
 from vaswani_plugin.text.dictionary import Dictionary, dictionary_name, languages_of
 from vaswani_plugin.text.outputs import check_outputs
-from vaswani_plugin.text.settings import weights_path
+from vaswani_plugin.text.settings import Settings, weights_path
 
 FAIRSEQ_LAYER_NORM_EPS = 1e-5
 
@@ -85,7 +85,7 @@ def stock_task(state: Checkpoint) -> dict[str, Any]:
     found = sections.get("task") or state.get("args") or {}
     options = dict(vars(found) if isinstance(found, argparse.Namespace) else found)
     task = options.get("_name") or options.get("task") or "translation"
-    if task not in TASKS_OF_PAIRS:
+    if task not in TASKS[Settings]:
         raise UserError(f"it was trained for --task {task}; import takes --task translation")
     kept = ("source_lang", "target_lang", "left_pad_source", "left_pad_target")
     return {name: options[name] for name in kept if options.get(name) is not None}
@@ -310,7 +310,7 @@ def import_stock(
         source, target = map(Dictionary.load, paths)
         weights = import_weights(state, options, source, target)
         sizes = Configuration.from_checkpoint(config, {})
-        make_transformer(sizes, source, target, weights, checkpoint)  # do they fit?
+        make_model(TRANSFORMER, sizes, source, target, weights, checkpoint)  # do they fit?
     task = {**found, "_name": TASK, "data": str(data_bin)}
     task |= {"source_lang": languages[0], "target_lang": languages[1]}
     task |= {name: config[name] for name in ("max_source_positions", "max_target_positions")}

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.model.acceleration import packing
+from vaswani_plugin.model.build import packing
 from vaswani_plugin.search.finished import Hypothesis
 from vaswani_plugin.search.models import Beams, Dictionary, RowBeams, Sources, Start
 from vaswani_plugin.search.options import SearchOptions

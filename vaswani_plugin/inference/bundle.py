@@ -22,7 +22,7 @@ from vaswani_plugin.text.settings import (
 )
 
 if TYPE_CHECKING:
-    from vaswani_plugin.inference.models import Loaded, LoadedRecurrent
+    from vaswani_plugin.inference.models import Loaded
 
 TASK = "vaswani_translation"
 PARSING_TASK = "vaswani_parsing"
@@ -88,11 +88,12 @@ class Bundle:
         assert isinstance(settings, Settings)
         return settings.source_language, settings.target_language
 
-    def load_model(self) -> "Loaded | LoadedRecurrent":
-        """Load the encoder-decoder and its dictionaries; see `models.load_from_bundle`."""
-        from vaswani_plugin.inference.models import load_from_bundle
+    def load_model(self) -> "Loaded":
+        """Load the encoder-decoder and its dictionaries; see `models.load_model`."""
+        from vaswani_plugin.inference.models import load_model
 
-        return load_from_bundle(self)
+        kind, path = type(self.pipeline.settings), weights_path(self.folder)
+        return load_model(path, self.folder, kind, self.languages)[0]
 
     def load_transformer(self) -> "Loaded":
         """The same for a Transformer.
@@ -100,10 +101,10 @@ class Bundle:
         Raises:
             UserError: the model is another one.
         """
-        from vaswani_plugin.inference.models import Loaded
+        from vaswani_plugin.model.configuration import Configuration
 
         loaded = self.load_model()
-        if not isinstance(loaded, Loaded):
+        if not isinstance(loaded.sizes, Configuration):
             raise UserError(
                 f"{weights_path(self.folder)} holds a recurrent model: a {TRANSFORMER} is needed"
             )

@@ -31,7 +31,6 @@ import torch
 from vaswani_plugin.errors import UserError, wants_traceback
 from vaswani_plugin.text.fork_lock import ForkLock
 from vaswani_plugin.text.lines import read_json
-from vaswani_plugin.text.outputs import write_bytes_atomically, write_json
 from vaswani_plugin.text.settings import CONFIG
 
 Checkpoint = dict[str, Any]
@@ -141,6 +140,8 @@ def save_checkpoint(state: Checkpoint, path: Path) -> None:
     Raises:
         OSError: the folder can't be written; an older file at `path` then stays as it was.
     """
+    from vaswani_plugin.text.outputs import write_bytes_atomically  # readers write nothing
+
     try:
         with write_bytes_atomically(path) as stream:
             torch.save(state, stream)
@@ -275,6 +276,8 @@ def save_safetensors(state: Mapping[str, Any], path: Path) -> None:
         OSError: a file can't be written.
     """
     from safetensors.torch import save
+
+    from vaswani_plugin.text.outputs import write_bytes_atomically, write_json
 
     weights = state["model"]
     owners = shared_owners(weights)

@@ -10,7 +10,7 @@ Axes: N tokens of a stream.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, overload
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle, LoadedFromFiles
-from vaswani_plugin.inference.checkpoints import load_checkpoint, untrusted
 from vaswani_plugin.inference.completion import (
     UNKNOWN,
     CompletedPrompt,
@@ -31,14 +30,7 @@ from vaswani_plugin.inference.completion import (
     complete,
 )
 from vaswani_plugin.inference.engine import dtype_of
-from vaswani_plugin.inference.models import (
-    configuration_of,
-    family_of,
-    refuse_other_dictionaries,
-    require_layers,
-    with_weights,
-)
-from vaswani_plugin.inference.options import SamplingOptions, require_at_least_1, require_choice
+from vaswani_plugin.inference.models import load_model
 from vaswani_plugin.inference.search_engine import use_threads
 from vaswani_plugin.inference.text_scores import (
     StreamScorer,
@@ -55,15 +47,15 @@ from vaswani_plugin.inference.texts import (
 )
 from vaswani_plugin.metrics.perplexity import count_text, result
 from vaswani_plugin.metrics.scored_text import count_represented, number_by
-from vaswani_plugin.model.ancestors import build_one_layer, build_recurrent_language_model
-from vaswani_plugin.model.build import build_language_model
-from vaswani_plugin.model.configuration import (
-    Configuration,
-    OneLayerConfiguration,
-    RecurrentLanguageModelConfiguration,
-)
+from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel
-from vaswani_plugin.search.options import MAX_NEW_TOKENS, SearchOptions
+from vaswani_plugin.search.options import (
+    MAX_NEW_TOKENS,
+    Options,
+    SearchOptions,
+    require_at_least_1,
+    require_choice,
+)
 from vaswani_plugin.search.text_models import TextModel
 from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, Dictionary, load_text_dictionary
 from vaswani_plugin.text.pipeline import Pipeline
@@ -76,8 +68,6 @@ from vaswani_plugin.text.settings import (
 )
 
 BUFFER = 64
-LANGUAGE_MODELS = ("vaswani_lm", "vaswani_lm_one_layer", "vaswani_lm_lstm")
-TASKS = ("language_modeling", "vaswani_language_modeling")
 
 
 class LoadedText(NamedTuple):
@@ -106,60 +96,28 @@ def load_language_model(path: Path, data: Path | None = None) -> LoadedText:
         ValueError: `data` is missing or has another dictionary, or the checkpoint can't be used.
         OSError: a file can't be read.
     """
-    pipeline = None
+    pipeline, checkpoint = None, path
     if path.is_dir():
-        folder, checkpoint = path, weights_path(path)
+        checkpoint = weights_path(path)
         pipeline = Bundle.load(path, TextSettings).pipeline
         if data is not None and load_text_dictionary(data) != load_text_dictionary(path):
             raise UserError(
                 f"{data} was binarized with another dictionary than that of {path}: give --text, "
                 f"or binarize with --srcdict {path / TEXT_DICTIONARY}"
             )
+        data = path
     elif not path.exists():
         raise FileNotFoundError(f"{path} does not exist")
     elif data is None:
         raise UserError(f"{path} is not a bundle: --data-bin DIR has to say what its dictionary is")
-    else:
-        folder, checkpoint = data, path
-        if (data / SETTINGS).is_file():
-            pipeline = Pipeline(read_settings_file(data / SETTINGS), data)
-    with untrusted(checkpoint):
-        state = load_checkpoint(checkpoint)
-        task = configuration_of(checkpoint, state)["task"]
-        if task.get("_name") not in TASKS:
-            raise UserError(
-                f"{checkpoint} was trained by --task {task.get('_name')}: a language model is "
-                f"needed (--task {' or '.join(TASKS)})"
-            )
-        if task.get("add_bos_token"):
-            raise UserError(
-                f"{checkpoint} was trained with --add-bos-token, which only fairseq's own commands "
-                "know: let fairseq-eval-lm score it"
-            )
-        family = family_of(checkpoint, state, LANGUAGE_MODELS)
-        dictionary = load_text_dictionary(folder)
-        digests = {"target": dictionary.digest()}
-        refuse_other_dictionaries(folder, state.get("task_state") or {}, digests)
-        task = {**task, "tokens_per_sample": int(task["tokens_per_sample"])}
-        options = state["cfg"]["model"]
-        positions = options.get("max_target_positions") or task["tokens_per_sample"]
-        make: Callable[[], Any]
-        sizes = None
-        if family == "vaswani_lm_lstm":
-            recurrent = RecurrentLanguageModelConfiguration.from_checkpoint(options, {})
-            make = partial(build_recurrent_language_model, recurrent, dictionary)
-        elif family == "vaswani_lm_one_layer":
-            one_layer = OneLayerConfiguration.from_checkpoint(options, {})
-            make = partial(build_one_layer, one_layer, dictionary, positions)
-        else:
-            options = {**options, "max_target_positions": positions}
-            sizes = Configuration.from_checkpoint(options, {})
-            make = partial(build_language_model, sizes, dictionary)
-            require_layers(checkpoint, state["model"], decoder=sizes.decoder_layers)
-        weights = {key.removeprefix("decoder."): value for key, value in state["model"].items()}
-        decoder: Any = with_weights(make, weights, checkpoint)
-    longest = sys.maxsize if family == "vaswani_lm_lstm" else positions
-    return LoadedText(TextModel(decoder, longest), dictionary, task, sizes, pipeline)
+    elif (data / SETTINGS).is_file():
+        pipeline = Pipeline(read_settings_file(data / SETTINGS), data)
+    loaded, task, _ = load_model(checkpoint, data, TextSettings)
+    sizes = loaded.sizes if isinstance(loaded.sizes, Configuration) else None
+    longest = sys.maxsize  # an LSTM has no positions
+    if not isinstance(loaded.model, RecurrentLanguageModel):
+        longest = loaded.model.positions.max_positions
+    return LoadedText(TextModel(loaded.model, longest), loaded.target, task, sizes, pipeline)
 
 
 class LanguageModel(LoadedFromFiles):
@@ -272,7 +230,7 @@ class LanguageModel(LoadedFromFiles):
                 next line until the text is cut.
             long: for a prompt that leaves too few positions for the new tokens: "cut" reads only
                 its last tokens; "error" refuses it.
-            options: of `SamplingOptions`, such as sampling=True, top_p=0.9. The samples of the n-th
+            options: of `Options`, such as sampling=True, top_p=0.9. The samples of the n-th
                 prompt depend only on the seed, n and the prompt; prompts are then completed one by
                 one, not in batches.
 
@@ -295,7 +253,7 @@ class LanguageModel(LoadedFromFiles):
             raise UserError(
                 f"min_new_tokens {min_new_tokens} exceeds max_new_tokens {most}; lower it"
             )
-        chosen = SamplingOptions.of(options)
+        chosen = Options.of(options)
         search = chosen.search(1, 0.0, min_len=min_new_tokens)
         room = self.positions - most - 1
         read = (
@@ -460,7 +418,7 @@ class LanguageModel(LoadedFromFiles):
     def _complete(
         self,
         prompts: list[Prompt],
-        options: SamplingOptions,
+        options: Options,
         search: SearchOptions,
         max_new_tokens: int,
         stops: bool,

@@ -4,220 +4,181 @@ A checkpoint may come from anyone: sizes are compared with the weights before me
 every error is one of the file.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from vaswani_plugin.errors import CheckpointError, UserError
-from vaswani_plugin.inference.bundle import (
-    KINDS,
-    PARSING_TASK,
-    TASK,
-    TRANSFORMER,
-    Bundle,
-    ForeignModel,
-)
-from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, untrusted
-from vaswani_plugin.model.acceleration import accelerated
+from vaswani_plugin.inference.bundle import KINDS, PARSING_TASK, TASK, TRANSFORMER, ForeignModel
+from vaswani_plugin.inference.checkpoints import load_checkpoint, untrusted
 from vaswani_plugin.model.architectures import names_of
-from vaswani_plugin.model.build import build
+from vaswani_plugin.model.build import accelerated, build_named
 from vaswani_plugin.model.configuration import (
     CONFIGURATIONS,
+    Checkpointed,
     Configuration,
     RecurrentConfiguration,
 )
-from vaswani_plugin.modules.transformer import EncoderDecoder
 from vaswani_plugin.text.dictionary import (
     Dictionary,
     dictionary_name,
     languages_of,
+    load_text_dictionary,
 )
-from vaswani_plugin.text.settings import (
-    TreeSettings,
-    weights_path,
-)
-
-if TYPE_CHECKING:
-    from vaswani_plugin.modules.recurrent import RecurrentEncoderDecoder
-
-Model = TypeVar("Model", bound=nn.Module)
+from vaswani_plugin.text.settings import AnySettings, Settings, TextSettings, TreeSettings
 
 DIGESTS = "dictionary_sha256"
 """Where a task's part of a checkpoint has the digests of its dictionaries, by side."""
-RECURRENT = {n: c for n, c in CONFIGURATIONS.items() if issubclass(c, RecurrentConfiguration)}
-TASKS_OF_PAIRS = (TASK, "translation")
+TASKS: dict[type[AnySettings], tuple[str, ...]] = {
+    Settings: (TASK, "translation"),
+    TreeSettings: (PARSING_TASK,),
+    TextSettings: ("vaswani_language_modeling", "language_modeling"),
+}
+"""The tasks that train the model of a bundle, by the type of its settings."""
+PAIRS = [
+    name
+    for name, kind in CONFIGURATIONS.items()
+    if name == TRANSFORMER or issubclass(kind, RecurrentConfiguration)
+]
+"""The registered names of encoder-decoders; all others are language models."""
 
 
 class Loaded(NamedTuple):
-    """A Transformer in evaluation mode, on the CPU, its configuration and its dictionaries."""
+    """A model in evaluation mode, on the CPU, its configuration and its dictionaries.
 
-    model: EncoderDecoder
-    sizes: Configuration
-    source: Dictionary
-    target: Dictionary
-
-
-class LoadedRecurrent(NamedTuple):
-    """The same of a recurrent model."""
-
-    model: "RecurrentEncoderDecoder"
-    sizes: RecurrentConfiguration
-    source: Dictionary
-    target: Dictionary
-
-    @property
-    def longest(self) -> tuple[int, int]:
-        """Source and target in tokens, the ends of sentence included."""
-        return self.sizes.max_source_positions, self.sizes.max_target_positions
-
-
-def load_from_bundle(bundle: Bundle) -> Loaded | LoadedRecurrent:
-    """Load a translation model or a parser, and its dictionaries.
-
-    Raises:
-        ForeignModel: only fairseq builds this model.
-        ValueError: the checkpoint can't be used, or was trained with other dictionaries.
-        OSError: a file can't be read.
+    A language model has one dictionary, which stands for both.
     """
-    path, kind = weights_path(bundle.folder), type(bundle.pipeline.settings)
-    with untrusted(path):
-        state = load_checkpoint(path)
-        name = configuration_of(path, state)["task"].get("_name")
-        if name not in ((PARSING_TASK,) if kind is TreeSettings else TASKS_OF_PAIRS):
-            raise UserError(
-                f"{path} was trained by --task {name}: this bundle needs {KINDS[kind][0]}"
-            )
-        return _encoder_decoder(path, state, bundle.folder, bundle.languages)
+
+    model: Any
+    sizes: Any
+    source: Dictionary
+    target: Dictionary
 
 
-def load_with_data(path: Path, data: Path) -> tuple[Loaded | LoadedRecurrent, tuple[str, str]]:
-    """Load a checkpoint's translation model and its dictionaries, and its two languages.
+def load_model(
+    path: Path,
+    data: Path,
+    kind: type[AnySettings] = Settings,
+    languages: tuple[str, str] | None = None,
+) -> tuple[Loaded, Mapping[str, Any], tuple[str, str] | None]:
+    """Load a checkpoint's model and its dictionaries.
 
     Args:
         path: the checkpoint.
-        data: folder of the dictionaries.
+        data: the folder of its dictionaries.
+        kind: of the settings of a bundle with such a model.
+        languages: of the dictionaries, source and target; None: as the checkpoint says.
+
+    Returns:
+        The model, the options of the task that trained it, and the two languages; a language model
+        has none.
 
     Raises:
-        ForeignModel: only fairseq builds this model, or it belongs to another task.
+        ForeignModel: only fairseq builds this model.
         FileNotFoundError: the file or the folder is missing.
         ValueError: the checkpoint can't be used, or was trained with other dictionaries.
+        OSError: a file can't be read.
     """
     for needed in (path, data):
         if not needed.exists():
             raise FileNotFoundError(f"{needed} does not exist")
     with untrusted(path):
         state = load_checkpoint(path)
-        task = configuration_of(path, state)["task"]
-        if task.get("_name") not in TASKS_OF_PAIRS:
-            raise ForeignModel(f"{path} has the task {task.get('_name')!r}")
-        source, target = task.get("source_lang"), task.get("target_lang")
-        # Without --source-lang, fairseq-train finds them by the names of the files.
-        languages = (source, target) if source and target else languages_of(data)
-        if languages is None:
-            raise UserError(f"neither {path} nor the names in {data} say one pair of languages")
-        return _encoder_decoder(path, state, data, languages), languages
+        cfg = state.get("cfg")
+        options, task = map((cfg if isinstance(cfg, Mapping) else {}).get, ("model", "task"))
+        if not (isinstance(options, Mapping) and isinstance(task, Mapping)):
+            # It was registered without a dataclass.
+            raise ForeignModel(f"{path} holds flags of a model")
+        if task.get("_name") not in TASKS[kind]:
+            raise UserError(
+                f"{path} was trained by --task {task.get('_name')}: {KINDS[kind][0]} is needed"
+            )
+        families = [n for n in CONFIGURATIONS if (n in PAIRS) != (kind is TextSettings)]
+        family = next((n for n in families if options.get("_name") in names_of(n)), None)
+        if family is None:
+            raise ForeignModel(f"{path} holds {options.get('_name')!r}")
+        weights, positions, of_task = state["model"], 512, task
+        if kind is TextSettings:
+            target = source = load_text_dictionary(data)
+            digests = {"target": target.digest()}
+            if task.get("add_bos_token"):
+                raise UserError(
+                    f"{path} was trained with --add-bos-token, which only fairseq's own commands "
+                    "know: let fairseq-eval-lm score it"
+                )
+            task = {**task, "tokens_per_sample": int(task["tokens_per_sample"])}
+            positions = options.get("max_target_positions") or task["tokens_per_sample"]
+            options, of_task = {**options, "max_target_positions": positions}, {}
+            weights = {key.removeprefix("decoder."): value for key, value in weights.items()}
+        else:
+            if languages is None:
+                languages = _languages(path, task, data)
+            source, target = (Dictionary.load(data / dictionary_name(side)) for side in languages)
+            digests = {"source": source.digest(), "target": target.digest()}
+        refuse_other_dictionaries(data, state.get("task_state") or {}, digests)
+        sizes = CONFIGURATIONS[family].from_checkpoint(options, of_task)
+        model = make_model(family, sizes, source, target, weights, path, positions)
+        return Loaded(model, sizes, source, target), task, languages
 
 
-def _encoder_decoder(
-    path: Path, state: Checkpoint, folder: Path, languages: tuple[str, str]
-) -> Loaded | LoadedRecurrent:
-    family = family_of(path, state, (TRANSFORMER, *RECURRENT))
-    source, target = _load_dictionaries(state, folder, languages)
-    options, weights = (state["cfg"]["model"], state["cfg"]["task"]), state["model"]
-    if family == TRANSFORMER:
-        sizes = Configuration.from_checkpoint(*options)
-        model = make_transformer(sizes, source, target, weights, path)
-        return Loaded(model, sizes, source, target)
-    from vaswani_plugin.model.ancestors import build_recurrent  # translating mostly needs none
-
-    recurrent = RECURRENT[family].from_checkpoint(*options)
-    lstm = with_weights(lambda: build_recurrent(recurrent, source, target), weights, path)
-    return LoadedRecurrent(lstm, recurrent, source, target)
+def _languages(path: Path, task: Mapping[str, Any], data: Path) -> tuple[str, str]:
+    source, target = task.get("source_lang"), task.get("target_lang")
+    # Without --source-lang, fairseq-train finds them by the names of the files.
+    languages = (source, target) if source and target else languages_of(data)
+    if languages is None:
+        raise UserError(f"neither {path} nor the names in {data} say one pair of languages")
+    return languages
 
 
-def configuration_of(path: Path, state: Checkpoint) -> Mapping[str, Any]:
-    """A checkpoint's configuration, with the sections "model" and "task".
-
-    Raises:
-        ForeignModel: it has none.
-    """
-    cfg = state.get("cfg")
-    if isinstance(cfg, Mapping):
-        if all(isinstance(cfg.get(part), Mapping) for part in ("model", "task")):
-            return cfg
-    raise ForeignModel(f"{path} holds flags of a model")  # that was registered without a dataclass
-
-
-def family_of(path: Path, state: Checkpoint, families: tuple[str, ...]) -> str:
-    """The one of some families that a checkpoint's model belongs to.
-
-    Raises:
-        ForeignModel: it belongs to none of them.
-    """
-    name = state["cfg"]["model"].get("_name")
-    found = next((family for family in families if name in names_of(family)), None)
-    if found is None:
-        raise ForeignModel(f"{path} holds {name!r}")
-    return found
-
-
-def _load_dictionaries(
-    state: Checkpoint, folder: Path, languages: tuple[str, str]
-) -> tuple[Dictionary, Dictionary]:
-    source, target = (Dictionary.load(folder / dictionary_name(side)) for side in languages)
-    digests = {"source": source.digest(), "target": target.digest()}
-    refuse_other_dictionaries(folder, state.get("task_state") or {}, digests)
-    return source, target
-
-
-def make_transformer(
-    sizes: Configuration,
+def make_model(
+    family: str,
+    sizes: Checkpointed,
     source: Dictionary,
     target: Dictionary,
     weights: Mapping[str, Tensor],
     path: Path,
-) -> EncoderDecoder:
-    """Build a model with a checkpoint's weights, in evaluation mode; `path` is for messages.
-
-    Raises:
-        ValueError: sizes, dictionaries and weights don't fit together.
-    """
-    require_layers(path, weights, encoder=sizes.encoder_layers, decoder=sizes.decoder_layers)
-    words = None
-    if sizes.next_word:
-        from vaswani_plugin.search.well_formed import Grammar  # translations have none
-        from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS
-
-        grammar = Grammar(source, target, JOINT, MAX_OPENINGS)
-        words = grammar.ends_word, grammar.is_word
-    return with_weights(lambda: build(sizes, source, target, words), weights, path)
-
-
-def require_layers(path: Path, weights: Mapping[str, Tensor], **layers: int) -> None:
-    """Refuse a checkpoint without weights of its last layer; a file may state any number."""
-    for side, count in layers.items():
-        if count > 0 and not any(k.startswith(f"{side}.layers.{count - 1}.") for k in weights):
-            raise UserError(
-                f"{path} should hold {count} layers of the {side} and holds fewer: copy it again, "
-                f"or use another one"
-            )
-
-
-def with_weights(make: Callable[[], Model], weights: Mapping[str, Tensor], path: Path) -> Model:
-    """Build a model with a checkpoint's weights, in evaluation mode; `path` is for messages.
+    positions: int = 512,
+) -> Any:
+    """Build a model with a checkpoint's weights, in evaluation mode.
 
     A few bytes may claim any sizes: they are compared with the weights' own before memory is taken.
     No initial weights are drawn: they would be overwritten, and on the device "meta" drawing
     imports PyTorch's compiler, a second.
 
+    Args:
+        family: registered name of the model.
+        sizes, source, target, positions: see `build_named`.
+        weights: by name.
+        path: of the checkpoint, for messages.
+
     Raises:
         CheckpointError: sizes and weights don't fit together.
+        ValueError: sizes and dictionaries don't.
     """
+    words = None
+    if isinstance(sizes, Configuration):
+        is_pair = family == TRANSFORMER
+        layers = {"encoder.": sizes.encoder_layers} if is_pair else {}
+        layers["decoder." if is_pair else ""] = sizes.decoder_layers
+        for side, count in layers.items():
+            if count > 0 and not any(k.startswith(f"{side}layers.{count - 1}.") for k in weights):
+                raise UserError(
+                    f"{path} should hold {count} layers of the {side[:-1] or 'decoder'} and holds "
+                    "fewer: copy it again, or use another one"
+                )
+        if sizes.next_word and is_pair:
+            from vaswani_plugin.search.well_formed import Grammar  # translations have none
+            from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS
+
+            grammar = Grammar(source, target, JOINT, MAX_OPENINGS)
+            words = grammar.ends_word, grammar.is_word
+    make = partial(build_named, family, sizes, source, target, words, positions)
     with mismatches_explained(str(path)), WithoutInitialWeights():
         with torch.device("meta"):
             make().load_state_dict(weights, assign=True)

@@ -17,7 +17,6 @@ import torch
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle, LoadedFromFiles
 from vaswani_plugin.inference.engine import dtype_of
-from vaswani_plugin.inference.options import Options
 from vaswani_plugin.inference.results import Decoded
 from vaswani_plugin.inference.search_engine import TorchEngine
 from vaswani_plugin.inference.texts import (
@@ -28,7 +27,7 @@ from vaswani_plugin.inference.texts import (
     one_or_many,
     split_into_buffers,
 )
-from vaswani_plugin.search.options import PARSER_DECODING, SearchOptions
+from vaswani_plugin.search.options import PARSER_DECODING, Options, SearchOptions
 from vaswani_plugin.search.well_formed import Grammar
 from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS, restore, words_of
 from vaswani_plugin.text.pipeline import Pipeline
@@ -141,7 +140,7 @@ class Parser(LoadedFromFiles):
         bundle = Bundle.load(Path(folder), TreeSettings)
         options = {"device": device, "dtype": dtype, "threads": threads}
         given = torch.device(device), dtype_of(dtype), threads
-        made = cls(bundle.pipeline, TorchEngine(bundle.load_transformer(), *given))
+        made = cls(bundle.pipeline, TorchEngine(bundle.load_model(), *given))
         return made.loaded_by(cls.from_pretrained, folder, **options)
 
     def count_tokens(self, sentence: str) -> int:
@@ -197,10 +196,9 @@ class Parser(LoadedFromFiles):
             An iterator. An error of a sentence, or of the stream, is raised after the trees of the
             earlier sentences.
         """
-        chosen, paper = Options.of({"batch_tokens": 2048, **options}), PARSER_DECODING
-        limits = {name: paper[name] for name in ("max_len_a", "max_len_b")}
-        beam = self.settings.beam or paper["beam"]
-        given = chosen, chosen.search(beam, paper["lenpen"], **limits), unconstrained
+        chosen = Options.of({"batch_tokens": 2048, **options}, samples=False)
+        paper = PARSER_DECODING | ({"beam": self.settings.beam} if self.settings.beam else {})
+        given = chosen, chosen.search(**paper), unconstrained
         read = (self._read(number, line) for number, line in enumerate(sentences, start=1))
         buffers = split_into_buffers(read, buffer)
         return (found for group in buffers for found in self._parse(group, *given))

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.models import Loaded, LoadedRecurrent, load_with_data
+from vaswani_plugin.inference.models import Loaded, load_model
 from vaswani_plugin.inference.results import Decoded, Tokens
 from vaswani_plugin.modules.transformer import EncoderDecoder
 from vaswani_plugin.search.constraints import StartTracking
 from vaswani_plugin.search.finished import Hypothesis
-from vaswani_plugin.search.models import PairModel, TransformerModel, padded
+from vaswani_plugin.search.models import PairModel, RecurrentModel, TransformerModel, padded
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
 from vaswani_plugin.text.dictionary import Dictionary
@@ -131,7 +131,7 @@ class TorchEngine(SearchEngine):
 
     def __init__(
         self,
-        loaded: Loaded | LoadedRecurrent,
+        loaded: Loaded,
         device: torch.device,
         dtype: torch.dtype | None = None,
         threads: int | None = None,
@@ -170,13 +170,12 @@ class TorchEngine(SearchEngine):
         return RawAttention(arrays, unknown)
 
 
-def searched_model(loaded: Loaded | LoadedRecurrent) -> PairModel:
-    """A loaded model as the search takes it."""
-    if isinstance(loaded, Loaded):
+def searched_model(loaded: Loaded) -> PairModel:
+    """A loaded encoder-decoder as the search takes it."""
+    if isinstance(loaded.model, EncoderDecoder):
         return TransformerModel(loaded.model)
-    from vaswani_plugin.search.recurrent_models import RecurrentModel  # most translations need none
-
-    return RecurrentModel(loaded.model, loaded.longest)
+    longest = loaded.sizes.max_source_positions, loaded.sizes.max_target_positions
+    return RecurrentModel(loaded.model, longest)
 
 
 def load_scorer(paths: Sequence[Path], data: Path, device: torch.device) -> SearchEngine:
@@ -192,7 +191,7 @@ def load_scorer(paths: Sequence[Path], data: Path, device: torch.device) -> Sear
         ValueError: a checkpoint has no encoder-decoder, or was trained with other dictionaries.
         OSError: a file is missing or can't be read.
     """
-    found = [load_with_data(path, data)[0] for path in paths]
+    found = [load_model(path, data)[0] for path in paths]
     for loaded in found:
         loaded.model.to(device)
     models = [searched_model(loaded) for loaded in found]

@@ -14,9 +14,13 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import LoadedFromFiles
 from vaswani_plugin.inference.completion import UNKNOWN, Continuation
 from vaswani_plugin.inference.language_model import LanguageModel
-from vaswani_plugin.inference.options import Options, require_at_least_1
 from vaswani_plugin.inference.texts import one_line, one_or_many, split_into_buffers
-from vaswani_plugin.search.options import PAPER_DECODING, SearchOptions
+from vaswani_plugin.search.options import (
+    PAPER_DECODING,
+    Options,
+    SearchOptions,
+    require_at_least_1,
+)
 from vaswani_plugin.text.coding import SEPARATOR
 from vaswani_plugin.text.lines import join_words
 from vaswani_plugin.text.settings import TextSettings
@@ -121,7 +125,7 @@ class Summarizer(LoadedFromFiles):
                 f"max_length {most}: beside {self.article_tokens} units of article the model's "
                 f"{self.model.positions} positions leave {room}"
             )
-        chosen, paper = Options.of(options), PAPER_DECODING
+        chosen, paper = Options.of(options, samples=False), PAPER_DECODING
         if chosen.nbest != 1:
             raise UserError("nbest: there is one summary of an article")
         search = chosen.search(self.beam or paper["beam"], paper["lenpen"])

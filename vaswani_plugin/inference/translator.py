@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, overload
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle, LoadedFromFiles
 from vaswani_plugin.inference.engine import Engine, dtype_of, load_engine
-from vaswani_plugin.inference.options import SamplingOptions, require_choice
 from vaswani_plugin.inference.results import Decoded, Score, Translation
 from vaswani_plugin.inference.texts import (
     LONG,
@@ -33,7 +32,7 @@ from vaswani_plugin.inference.texts import (
     seed_of,
     split_into_buffers,
 )
-from vaswani_plugin.search.options import PAPER_DECODING, SearchOptions
+from vaswani_plugin.search.options import PAPER_DECODING, Options, SearchOptions, require_choice
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import Settings
 
@@ -118,10 +117,11 @@ class Translator(LoadedFromFiles):
         """
         import torch  # takes a second; CTranslate2's bundles don't need it
 
-        from vaswani_plugin.inference.models import load_with_data
+        from vaswani_plugin.inference.models import load_model
         from vaswani_plugin.inference.search_engine import TorchEngine
 
-        loaded, languages = load_with_data(Path(path), Path(data))
+        loaded, _, languages = load_model(Path(path), Path(data))
+        assert languages is not None
         pipeline = Pipeline.of_tokens(languages, None if codes is None else Path(codes))
         engine = TorchEngine(loaded, torch.device(device), dtype_of(dtype), threads)
         files = {"data": data, "codes": codes}
@@ -207,7 +207,7 @@ class Translator(LoadedFromFiles):
                 it into pieces that are translated one by one, or "truncate" it.
             align: also find the source subword of each target subword.
             progress: show a bar on standard error, which moves with every batch.
-            options: of `SamplingOptions`, such as beam=4, nbest=2.
+            options: of `Options`, such as beam=4, nbest=2.
 
         Returns:
             An iterator over the translation of each text, in order. It raises TextTooLong, or an
@@ -227,7 +227,7 @@ class Translator(LoadedFromFiles):
     def _stream(
         self,
         buffers: Iterable[list[Source]],
-        options: SamplingOptions,
+        options: Options,
         search: SearchOptions,
         progress: bool,
     ) -> Iterator[Translation]:
@@ -320,18 +320,15 @@ class Translator(LoadedFromFiles):
         text = self.pipeline.decode(" ".join(target_tokens))
         return Attention.of(source, text, (source_tokens, target_tokens), raw)
 
-    def _options(
-        self, align: bool, options: dict[str, Any]
-    ) -> tuple[SamplingOptions, SearchOptions]:
-        chosen, paper = SamplingOptions.of(options), PAPER_DECODING
-        limits = {name: paper[name] for name in ("max_len_a", "max_len_b")}
-        beam, alignment = self.settings.beam or paper["beam"], "hard" if align else None
-        return chosen, chosen.search(beam, paper["lenpen"], print_alignment=alignment, **limits)
+    def _options(self, align: bool, options: dict[str, Any]) -> tuple[Options, SearchOptions]:
+        chosen, paper = Options.of(options), dict(PAPER_DECODING)
+        paper["beam"] = self.settings.beam or paper["beam"]
+        return chosen, chosen.search(**paper, print_alignment="hard" if align else None)
 
     def _decode(
         self,
         pieces: Sequence[Sequence[str]],
-        options: SamplingOptions,
+        options: Options,
         search: SearchOptions,
         batches: Iterator[int],
         done: Callable[[int], object] = lambda count: None,

@@ -14,8 +14,7 @@ import os
 from torch import nn
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.kernels.add_norm import FusedAddNorm
-from vaswani_plugin.kernels.linear import OneDNNLinear
+from vaswani_plugin.kernels.layers import FusedAddNorm, OneDNNLinear
 from vaswani_plugin.kernels.matrix_library import chosen_library
 from vaswani_plugin.kernels.packed_step import Packing
 

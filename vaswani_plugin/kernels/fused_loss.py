@@ -22,10 +22,10 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-from vaswani_plugin.devices import runs_on_host
-from vaswani_plugin.kernels.conditions import applies_to
+from vaswani_plugin.kernels.layers import applies_to
 from vaswani_plugin.kernels.matrix_library import product, takes_onednn
 from vaswani_plugin.modules.loss import SmoothedLoss, projected_loss, smoothing_weights
+from vaswani_plugin.processor import runs_on_host
 
 CHUNK_ELEMENTS = 3 << 21
 """Logits computed at a time: 24 MiB in float32, which fit into a last-level cache."""

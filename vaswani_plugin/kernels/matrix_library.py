@@ -12,9 +12,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.processor import vendor
+from vaswani_plugin.processor import runs_on_host, vendor
 
 VARIABLE = "VASWANI_MATRIX_LIBRARY"
 LIBRARIES = ("pytorch", "onednn")

@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.kernels.matrix_library import (
     LEAST_ROWS,
     chosen_library,
@@ -23,6 +22,7 @@ from vaswani_plugin.kernels.matrix_library import (
 )
 from vaswani_plugin.modules.attention import MultiHeadAttention
 from vaswani_plugin.modules.feed_forward import FeedForward
+from vaswani_plugin.processor import runs_on_host
 
 WORTH_PACKING = 2**18
 """Entries of the smallest matrix for which packing pays; with fewer, the call costs more."""

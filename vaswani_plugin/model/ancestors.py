@@ -8,12 +8,7 @@ import torch
 from torch import nn
 
 from vaswani_plugin.errors import UserError, value_errors_as_user_errors
-from vaswani_plugin.model.build import (
-    SizedDictionary,
-    build,
-    build_language_model,
-    shared_embeddings,
-)
+from vaswani_plugin.model.build import SizedDictionary, build_named, shared_embeddings
 from vaswani_plugin.model.configuration import (
     CONFIGURATIONS,
     AttentionLSTMConfiguration,
@@ -135,7 +130,7 @@ def build_recurrent(
     )
 
 
-def build_sizes(model: str, cfg: Any, words: tuple[int, int], positions: int = 512) -> nn.Module:
+def build_sizes(model: str, cfg: Any, words: tuple[int, int], positions: int = 512) -> Any:
     """Build a model without dictionaries, of which it has the sizes only.
 
     Args:
@@ -145,17 +140,8 @@ def build_sizes(model: str, cfg: Any, words: tuple[int, int], positions: int = 5
             dictionary; a language model uses the target's.
         positions: of the one-layer language model.
     """
-    source, target = map(Rows, words)
-    if isinstance(cfg, RecurrentConfiguration):
-        return build_recurrent(cfg, source, target)
-    if isinstance(cfg, OneLayerConfiguration):
-        return build_one_layer(cfg, target, positions)
-    if isinstance(cfg, RecurrentLanguageModelConfiguration):
-        return build_recurrent_language_model(cfg, target)
-    if model == "vaswani_lm":
-        return build_language_model(cfg, target)
     ends, places = (torch.zeros(rows, dtype=torch.bool) for rows in words)
-    return build(cfg, source, target, (ends, places))
+    return build_named(model, cfg, *map(Rows, words), (ends, places), positions)
 
 
 def count_parameters(model: str, changes: Mapping[str, Any], words: tuple[int, int]) -> int:

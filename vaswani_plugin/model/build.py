@@ -1,17 +1,25 @@
 """Builds Transformers: configuration in, `modules` out. `ancestors.py` builds the other models.
 
 What draws random numbers is built in one fixed order, so that a seed gives the same weights.
+
+This is the only file outside `vaswani_plugin/kernels/` that imports the kernels.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from vaswani_plugin import kernels
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.model.configuration import Configuration, head_sizes
+from vaswani_plugin.model.configuration import (
+    Configuration,
+    OneLayerConfiguration,
+    RecurrentConfiguration,
+    head_sizes,
+)
 from vaswani_plugin.modules.attention import MultiHeadAttention
 from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.feed_forward import FeedForward
@@ -102,6 +110,49 @@ def build_language_model(
     layers = (encoder_layer(cfg) for _ in range(cfg.decoder_layers))
     model = kind(embedding, positions, layers, dropout=cfg.dropout, window=cfg.attention_window)
     return _initialize(cfg, model)
+
+
+def build_named(
+    model: str,
+    cfg: Any,
+    source: SizedDictionary,
+    target: SizedDictionary,
+    words: Words | None = None,
+    positions: int = 512,
+) -> Any:
+    """Build a model of any family; see the builder of each for errors.
+
+    Args:
+        model: its registered name.
+        cfg: its configuration.
+        source, target: dictionaries; a language model uses the target's.
+        words: see `build`.
+        positions: of the one-layer language model, whose configuration has none.
+    """
+    if model == "vaswani_transformer":
+        return build(cfg, source, target, words)
+    if model == "vaswani_lm":
+        return build_language_model(cfg, target)
+    from vaswani_plugin.model import ancestors  # most programs need none of them
+
+    if isinstance(cfg, RecurrentConfiguration):
+        return ancestors.build_recurrent(cfg, source, target)
+    if isinstance(cfg, OneLayerConfiguration):
+        return ancestors.build_one_layer(cfg, target, positions)
+    return ancestors.build_recurrent_language_model(cfg, target)
+
+
+def accelerated(model: Model) -> Model:
+    """Make a built model faster on a CPU, in place; its results stay. See `kernels.accelerate`."""
+    kernels.accelerate(model)
+    return model
+
+
+def packing() -> Any:
+    """Make what packs a decoder's weights for search: `kernels.Packing`, or None without it."""
+    found = None
+    found = kernels.packing()
+    return found
 
 
 def encoder_layer(cfg: Configuration) -> EncoderLayer:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.processor import runs_on_host
 from vaswani_plugin.search.candidates import Candidates
 from vaswani_plugin.search.constraints import (
     Constraint,

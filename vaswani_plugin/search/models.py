@@ -3,8 +3,8 @@
 A search encodes the sources (`prepare` and `start`), appends a token to every hypothesis (`step`),
 reads the next token's logits, and keeps the sentences that go on (`keep`). Ours answer on any
 device: by the packed step of `kernels` where that knows every part of the model, else by the
-model's own `forward` with a cache. Every sentence has W rows, side by side. Language models are in
-`text_models.py`, recurrent encoder-decoders in `recurrent_models.py`.
+model's own `forward` with a cache. Every sentence has W rows, side by side. `text_models.py` has
+language models.
 
 Axes: B sentences, W beams, R = B W rows, S source length, T tokens so far, V vocabulary.
 """
@@ -12,33 +12,27 @@ Axes: B sentences, W beams, R = B W rows, S source length, T tokens so far, V vo
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.model.acceleration import packing
+from vaswani_plugin.model.build import SizedDictionary, packing
 from vaswani_plugin.modules.transformer import Cache, EncoderDecoder, Memory
+from vaswani_plugin.processor import runs_on_host
+
+if TYPE_CHECKING:
+    from vaswani_plugin.modules.recurrent import RecurrentMemory, RecurrentOutput, TargetReader
 
 
-class Dictionary(Protocol):
+class Dictionary(SizedDictionary, Protocol):
     """Symbols by number; `text.dictionary` and fairseq's own have these methods."""
-
-    def __len__(self) -> int:
-        """Number of symbols."""
 
     def index(self, sym: str) -> int:
         """Number of a symbol; the unknown symbol's number where it is missing."""
-
-    def pad(self) -> int:
-        """Number of the padding symbol."""
-
-    def eos(self) -> int:
-        """Number of the end of sentence."""
 
     def unk(self) -> int:
         """Number of the unknown symbol."""
@@ -209,6 +203,19 @@ class TransformerModel(EncoderDecoderModel):
         return start, packed is not None
 
 
+class RecurrentModel(EncoderDecoderModel):
+    """A recurrent encoder-decoder of `modules` for searches, in evaluation mode."""
+
+    def prepare(self) -> tuple[Start, bool]:
+        """See `Model`."""
+
+        def start(sources: Sources, beam: int, with_attention: bool) -> Beams:
+            lengths = torch.as_tensor(sources.lengths, device="cpu")
+            return TargetBeams(self.decoder, self.model.encoder.read(sources.tokens, lengths))
+
+        return start, False
+
+
 def padded(
     rows: Sequence[Sequence[int]], pad: int, device: torch.device, on_the_left: bool = False
 ) -> Tensor:
@@ -285,6 +292,34 @@ class CachedBeams(RowBeams):
                 kept[name] = tensor.index_select(0, rows)
 
 
+class TargetBeams(RowBeams):
+    """`Beams` for a recurrent encoder-decoder: a step reads one token, from the states so far."""
+
+    def __init__(self, decoder: "TargetReader", memory: "RecurrentMemory") -> None:
+        self.decoder, self.memory = decoder, memory
+        self.output: RecurrentOutput | None = None
+
+    def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
+        """See `Beams`."""
+        self.follow(tokens, parents)
+        fed, _, state = self.output or (None, None, None)
+        self.output = self.decoder.read(tokens.reshape(-1, 1), self.memory, state, fed)
+        weights = self.output.weights  # (R, 1, S)
+        return None if weights is None else weights[:, 0].unflatten(0, (-1, self.beams))
+
+    def logits(self, sentences: slice) -> Tensor:
+        """See `Beams`."""
+        features = self.output.features[:, 0].unflatten(0, (-1, self.beams))
+        return self.decoder.project(features[sentences])
+
+    def select_rows(self, rows: Tensor) -> None:
+        """See `RowBeams`."""
+        features, _, (h, c) = self.output
+        state = h[:, rows], c[:, rows]
+        self.memory = self.memory.select(rows)
+        self.output = self.output._replace(features=features[rows], weights=None, state=state)
+
+
 class Ensemble:
     """Models that decode together, by the mean of their probabilities and of their attention.
 
@@ -341,25 +376,3 @@ class Ensemble:
             return logits.log_softmax(-1)
         # In place: new memory would cost more time than the function itself.
         return torch.ops.aten._log_softmax.out(logits, -1, False, out=logits)
-
-
-def require_one_dictionary(models: list[Model], dictionary: Dictionary) -> None:
-    """Check that every model of an ensemble has this target dictionary.
-
-    Raises:
-        UserError: when one has another.
-    """
-    for number, model in enumerate(models, start=1):
-        own = model.dictionary
-        if own is not None and own != dictionary:
-            raise UserError(
-                f"model {number} of {len(models)} has another target dictionary ({len(own)} "
-                f"tokens) than the task ({len(dictionary)}); an ensemble needs models that were "
-                f"trained on the same binarized data"
-            )
-
-
-def weights_of(models: list[Model]) -> int:
-    """Return how many weights the decoders have, by which a step multiplies each row."""
-    decoders = [model.decoder for model in models if isinstance(model.decoder, nn.Module)]
-    return sum(p.numel() for decoder in decoders for p in decoder.parameters())

@@ -1,8 +1,9 @@
-"""The options of a search, and the paper's values (sections 6.1 and 6.3), by fairseq's flags."""
+"""Options of a search: as fairseq's flags, with the paper's values, and as Python's keywords."""
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 from vaswani_plugin.errors import UserError
 
@@ -69,3 +70,105 @@ class SearchOptions:
                 f"--beam {self.beam} can't be shared by --diverse-beam-groups "
                 f"{self.diverse_beam_groups}; make it a multiple"
             )
+
+
+OF_SAMPLING = ("top_k", "top_p", "temperature", "seed")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Python's keywords of the methods that search, such as `Translator.translate`.
+
+    Parsers and summarizers don't sample.
+
+    Args:
+        beam: width; 1 is greedy; None: the bundle's, else the paper's (completions: greedy).
+        nbest: how many hypotheses of each text, at most the beam.
+        length_penalty: alpha of ((5 + |Y|) / 6)^alpha, by which log P is divided; 0: none; None:
+            the paper's (completions: none).
+        batch_tokens: most tokens of texts decoded at once, padding included.
+        no_repeat_ngram: no n-gram of so many tokens occurs twice in an output; 0: no limit.
+        sampling: draw `nbest` samples instead of searching for the likeliest output.
+        top_k: draw among the k likeliest tokens only.
+        top_p: draw among the fewest tokens whose probabilities sum to at least p.
+        temperature: divides the logits; below 1 makes likely tokens likelier; None: 1.
+        seed: makes samples repeatable: the same texts give the same samples. None: a new one.
+    """
+
+    beam: int | None = None
+    nbest: int = 1
+    length_penalty: float | None = None
+    batch_tokens: int = 4096
+    no_repeat_ngram: int = 0
+    sampling: bool = False
+    top_k: int | None = None
+    top_p: float | None = None
+    temperature: float | None = None
+    seed: int | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], samples: bool = True) -> Self:
+        """The options of these keywords; without `samples` those of sampling are unknown.
+
+        Raises:
+            TypeError: there is none of a name; lists those that there are.
+        """
+        known = [option.name for option in fields(cls)]
+        if not samples:
+            known = [name for name in known if name not in ("sampling", *OF_SAMPLING)]
+        for name in given:
+            if name not in known:
+                raise TypeError(f"{name}: no option of that name; there are {', '.join(known)}")
+        return cls(**given)
+
+    def search(self, beam: int, lenpen: float, **more: Any) -> SearchOptions:
+        """The options of the search.
+
+        Args:
+            beam, lenpen: where none is chosen.
+            more: of `SearchOptions`.
+
+        Raises:
+            UserError: a value is out of range or contradicts another one; names it.
+        """
+        for name in OF_SAMPLING:
+            if getattr(self, name) is not None and not self.sampling:
+                raise UserError(f"{name} goes with sampling")
+        for name in ("nbest", "beam", "top_k"):
+            if getattr(self, name) is not None:
+                require_at_least_1(name, getattr(self, name))
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise UserError(f"top_p {self.top_p}: must be above 0 and at most 1")
+        if None not in (self.top_k, self.top_p):
+            raise UserError("top_k and top_p exclude each other; drop one")
+        if self.sampling and (self.beam or 1) > 1:
+            raise UserError("beam and sampling exclude each other")
+        width = self.nbest if self.sampling else self.beam or beam
+        if self.nbest > width:
+            raise UserError(
+                f"{self.nbest} hypotheses: a beam of {width} finds no more than {width}; give "
+                f"beam {self.nbest}, or sampling"
+            )
+        return SearchOptions(
+            width,
+            self.nbest,
+            lenpen if self.length_penalty is None else self.length_penalty,
+            no_repeat_ngram_size=self.no_repeat_ngram,
+            sampling=self.sampling,
+            sampling_topk=-1 if self.top_k is None else self.top_k,
+            sampling_topp=-1.0 if self.top_p is None else self.top_p,
+            temperature=1.0 if self.temperature is None else self.temperature,
+            **more,
+        )
+
+
+def require_at_least_1(name: str, value: int) -> None:
+    """Refuse a whole number below 1; the UserError names the option."""
+    if value < 1:
+        raise UserError(f"{name} {value}: must be at least 1")
+
+
+def require_choice(name: str, value: str, *choices: str) -> None:
+    """Refuse a word that is none of the choices; the UserError names the option and them."""
+    if value not in choices:
+        raise UserError(f"{name} is {value!r}; it must be {' or '.join(choices)}")

@@ -15,10 +15,10 @@ from functools import partial
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.processor import runs_on_host
 from vaswani_plugin.search.beam_search import BeamSearch
 from vaswani_plugin.search.candidates import (
     Candidates,
@@ -42,8 +42,6 @@ from vaswani_plugin.search.models import (
     Model,
     Sources,
     Start,
-    require_one_dictionary,
-    weights_of,
 )
 from vaswani_plugin.search.options import SearchOptions
 
@@ -90,7 +88,14 @@ class Search:
         start_tracking: tuple[StartTracking, ...] = (),
         random: torch.Generator | None = None,
     ) -> None:
-        require_one_dictionary(models, dictionary)
+        for number, model in enumerate(models, start=1):
+            own = model.dictionary
+            if own is not None and own != dictionary:
+                raise UserError(
+                    f"model {number} of {len(models)} has another target dictionary ({len(own)} "
+                    f"tokens) than the task ({len(dictionary)}); an ensemble needs models that "
+                    f"were trained on the same binarized data"
+                )
         if options.beam > len(dictionary) - 1 and not options.sampling:
             raise UserError(
                 f"--beam is {options.beam} and the target dictionary has {len(dictionary)} tokens; "
@@ -114,7 +119,9 @@ class Search:
             )
         else:
             self.rules = FairseqRules(lenpen)
-        self.decoder_weights = weights_of(models)
+        decoders = [model.decoder for model in models if isinstance(model.decoder, nn.Module)]
+        # by which a step multiplies each row
+        self.decoder_weights = sum(p.numel() for each in decoders for p in each.parameters())
 
     @torch.no_grad()
     def run(

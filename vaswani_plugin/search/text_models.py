@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vaswani_plugin.model.acceleration import packing
+from vaswani_plugin.model.build import packing
 from vaswani_plugin.modules.language_model import LanguageModel
 from vaswani_plugin.modules.one_layer import OneLayerLanguageModel
 from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel

@@ -28,10 +28,9 @@ from vaswani_plugin.fairseq_plugin.models._common import (
     register_rows,
     set_training_switches,
 )
-from vaswani_plugin.model.acceleration import accelerated
 from vaswani_plugin.model.ancestors import build_one_layer, build_recurrent_language_model
 from vaswani_plugin.model.architectures import LANGUAGE_MODELS, LSTM_LANGUAGE_MODELS, ONE_LAYER
-from vaswani_plugin.model.build import build_language_model
+from vaswani_plugin.model.build import accelerated, build_language_model
 from vaswani_plugin.model.configuration import (
     Configuration,
     OneLayerConfiguration,

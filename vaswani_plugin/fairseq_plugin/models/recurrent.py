@@ -30,9 +30,9 @@ from vaswani_plugin.fairseq_plugin.models._common import (
     pads_right,
     register_rows,
 )
-from vaswani_plugin.model.acceleration import accelerated
 from vaswani_plugin.model.ancestors import build_recurrent
 from vaswani_plugin.model.architectures import ATTENTION_LSTMS, SEQ2SEQ_LSTMS
+from vaswani_plugin.model.build import accelerated
 from vaswani_plugin.model.configuration import (
     AttentionLSTMConfiguration,
     RecurrentConfiguration,

@@ -22,9 +22,8 @@ from vaswani_plugin.fairseq_plugin.models._common import (
     register_rows,
     set_training_switches,
 )
-from vaswani_plugin.model.acceleration import accelerated
 from vaswani_plugin.model.architectures import ARCHITECTURES, PARSERS
-from vaswani_plugin.model.build import build, require_positions
+from vaswani_plugin.model.build import accelerated, build, require_positions
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.transformer import Decoder, Encoder, Memory, cached_positions
 

@@ -19,10 +19,10 @@ from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 from torch.nn.parallel import DistributedDataParallel
 
 from vaswani_plugin import register
-from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED, UserError, wants_traceback
 from vaswani_plugin.fairseq_plugin.patches._patching import patch
 from vaswani_plugin.fairseq_plugin.patches.command_lines import is_users_error
+from vaswani_plugin.processor import runs_on_host
 
 TORCHRUN_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
 

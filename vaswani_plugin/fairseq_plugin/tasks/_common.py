@@ -6,8 +6,8 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.optim.amp_optimizer import AMPOptimizer
 
-from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.inference.models import DIGESTS, refuse_other_dictionaries
+from vaswani_plugin.processor import runs_on_host
 from vaswani_plugin.text.dictionary import digest_of
 
 

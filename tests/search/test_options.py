@@ -3,8 +3,7 @@
 import pytest
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.options import Options, SamplingOptions
-from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.options import Options, SearchOptions
 
 
 @pytest.mark.parametrize(
@@ -28,7 +27,7 @@ from vaswani_plugin.search.options import SearchOptions
 )
 def test_what_does_not_fit(part, given):
     with pytest.raises(UserError, match=part):
-        SamplingOptions(**given).search(4, 0.6)
+        Options(**given).search(4, 0.6)
 
 
 @pytest.mark.parametrize(
@@ -38,11 +37,11 @@ def test_what_does_not_fit(part, given):
         (Options(beam=3, nbest=2, length_penalty=0.0), {"beam": 3, "nbest": 2, "lenpen": 0.0}),
         (Options(no_repeat_ngram=3), {"beam": 7, "no_repeat_ngram_size": 3}),
         (
-            SamplingOptions(sampling=True, nbest=3, top_k=5, temperature=2.0),
+            Options(sampling=True, nbest=3, top_k=5, temperature=2.0),
             {"beam": 3, "nbest": 3, "sampling": True, "sampling_topk": 5, "temperature": 2.0},
         ),
         (
-            SamplingOptions(sampling=True, top_p=0.5, seed=3),
+            Options(sampling=True, top_p=0.5, seed=3),
             {"beam": 1, "sampling": True, "sampling_topp": 0.5},
         ),
     ],

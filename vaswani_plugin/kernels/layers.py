@@ -1,6 +1,10 @@
-"""LayerNorm(x + Dropout(y)) as one autograd node, with a dropout mask that is cheap to draw.
+"""Layers that train faster on a CPU: `nn.Linear` and the end of a sub-layer, forward and backward.
 
-Replaces `modules.layers.AddNorm` in training with dropout.
+`OneDNNLinear` replaces `torch.nn.Linear` where `matrix_library` says that oneDNN is faster.
+Gain: `vaswani_tiny` trains 1.2 times as fast on an AMD EPYC with AVX-512.
+
+`FusedAddNorm` replaces `modules.layers.AddNorm` in training with dropout: LayerNorm(x + Dropout(y))
+as one autograd node, with a dropout mask that is cheap to draw.
 Gain: `vaswani_tiny` trains 1.05 (one thread) to 1.2 times as fast on an AMD EPYC with AVX-512.
 
 PyTorch draws one float for every element. Here one random number of 64 bits decides for four
@@ -8,16 +12,85 @@ elements, with 16 bits each, so P_drop is rounded to a multiple of 1/65536. The 
 are divided by the rounded probability to stay, so the expectation is exact. The random numbers come
 from NumPy's SFC64, which every mask seeds with a number from PyTorch's generator: the same seed of
 PyTorch gives the same masks.
+
+Axes: R rows (all leading axes together), D inputs, V outputs.
 """
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vaswani_plugin.kernels.conditions import applies_to
+from vaswani_plugin.kernels.matrix_library import product
 from vaswani_plugin.modules.layers import AddNorm
+from vaswani_plugin.processor import runs_on_host
 
 LEVELS = 1 << 16
+
+
+def applies_to(*tensors: Tensor, under_autocast: bool = False, on_any_device: bool = False) -> bool:
+    """Return whether a kernel can run on these tensors.
+
+    The kernels support plain autograd, most of them on a CPU only. Other devices, `torch.compile`,
+    `torch.func` and tensor subclasses get PyTorch's own functions.
+
+    Args:
+        tensors: a kernel's inputs.
+        under_autocast: whether the kernel supports automatic mixed precision.
+        on_any_device: whether the kernel supports every device.
+    """
+    return (
+        all(type(x) in (Tensor, torch.nn.Parameter) for x in tensors)
+        and (on_any_device or all(runs_on_host(x.device) for x in tensors))
+        and not torch.compiler.is_compiling()
+        and (under_autocast or not torch.is_autocast_enabled("cpu"))
+        # no public name tells whether a transform of torch.func is running
+        and not torch._C._are_functorch_transforms_active()
+    )
+
+
+class OneDNNLinear(nn.Linear):
+    """Computes the same as a plain layer, and shares its parameters."""
+
+    equals = nn.Linear
+
+    def __init__(self, plain: nn.Linear) -> None:
+        nn.Module.__init__(self)
+        self.in_features, self.out_features = plain.in_features, plain.out_features
+        self.weight, self.bias = plain.weight, plain.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., D) -> (..., V)."""
+        if not applies_to(x):
+            return super().forward(x)
+        return linear(x, self.weight, self.bias)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Compute `torch.nn.functional.linear`, with gradients of x (..., D), weight and bias."""
+    rows = x.reshape(-1, x.size(-1))
+    if torch.is_grad_enabled():
+        y = _Linear.apply(rows, weight, bias)
+    else:  # an autograd node would only cost time
+        y = product(rows, weight, bias)
+    return y.view(*x.shape[:-1], y.size(-1))
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias):
+        ctx.save_for_backward(x, weight)
+        return product(x, weight, bias)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad_y):
+        x, weight = ctx.saved_tensors
+        with_x, with_weight, with_bias = ctx.needs_input_grad
+        return (
+            product(grad_y, weight.t()) if with_x else None,
+            product(grad_y.t(), x.t()) if with_weight else None,
+            grad_y.sum(dim=0) if with_bias else None,
+        )
 
 
 class FusedAddNorm(AddNorm):
