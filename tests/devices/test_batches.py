@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from fairseq import tasks, utils
-from fairseq.data import iterators
 from fairseq.tasks import FairseqTask
 from fairseq_flags import training_config
 from meta import (
@@ -32,26 +31,6 @@ def task_with(data: Path) -> FairseqTask:
     task = tasks.setup_task(cfg.task)
     task.load_dataset("train")
     return task
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_batches_are_pinned_and_made_ahead(workers, toy_data_bin, monkeypatch):
-    """By fairseq's own iterators, for the plugin's pairs; pinned memory needs a GPU."""
-    task = task_with(toy_data_bin)
-    loader, made = torch.utils.data.DataLoader, []
-
-    def noted(*args, **options):
-        made.append(options)
-        return loader(*args, **options)
-
-    monkeypatch.setattr(torch.utils.data, "DataLoader", noted)
-    batches = task.get_batch_iterator(
-        task.dataset("train"), max_tokens=300, num_workers=workers, data_buffer_size=10
-    ).next_epoch_itr()
-    assert [(options["pin_memory"], options["num_workers"]) for options in made] == [
-        (True, workers)
-    ]
-    assert isinstance(batches._itr, iterators.BufferedIterator)  # fairseq has no public name
 
 
 def test_a_batch_is_copied_without_waiting_and_its_lengths_stay(toy_data_bin, monkeypatch):

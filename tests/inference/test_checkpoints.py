@@ -208,17 +208,6 @@ def test_pytorch_itself_finds_no_flipped_bit(saved, tmp_path):
         load_checkpoint(tmp_path / "flipped.pt")
 
 
-def test_other_damage_is_found(saved, tmp_path):
-    whole, path = saved.read_bytes(), tmp_path / "x.pt"
-    for kept in (0.0, 0.0001, 0.3, 0.9, 0.9999):
-        path.write_bytes(whole[: int(len(whole) * kept)])
-        assert damage(path) in ("is truncated", "is empty", "is no checkpoint")
-    path.write_bytes(bytes(len(whole)))  # never written out
-    assert damage(path) == "is no checkpoint"
-    torch.save({"a": 1}, path, _use_new_zipfile_serialization=False)
-    assert damage(path) is None  # an old file holds no sums
-
-
 @pytest.mark.parametrize("name", [MODEL, "codes"])
 def test_a_link_in_a_bundle_is_refused_by_every_command(toy, tmp_path, name, capsys):
     """It would read, copy or overwrite a file outside of the folder."""

@@ -162,20 +162,6 @@ def test_a_wide_beam_is_enumeration(fast, alpha, window):
             assert completion.ended == (len(body) < most)
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-def test_a_batch_is_its_prompts_alone(eager, dictionary, beam):
-    """Texts end at different times, and leave the batch."""
-    prompts = [text[1:] for text in random_texts(dictionary, list(range(1, 10)), seed=6)]
-    options = SearchOptions(beam=beam, min_len=0)
-    together = complete(eager, dictionary, prompts, options, 15, dictionary.eos())
-    for prompt, completions in zip(prompts, together, strict=True):
-        (alone,) = complete(eager, dictionary, [prompt], options, 15, dictionary.eos())
-        assert [c.tokens for c in completions] == [c.tokens for c in alone]
-        for one, other in zip(completions, alone, strict=True):
-            assert one.log_probabilities == pytest.approx(other.log_probabilities, **CLOSE)
-    assert len({max(len(c.tokens) for c in completions) for completions in together}) > 3
-
-
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "reread"])
 def test_texts_are_cut_where_the_positions_end(model, dictionary, fast):
     """40 positions: beside 36 tokens of prompt and the start there are 3."""

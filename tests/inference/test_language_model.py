@@ -93,16 +93,6 @@ def test_scores_are_those_of_fairseqs_scorer(model, fairseqs):
     assert len({round(one.score, 3) for one in found}) > 10
 
 
-def test_a_text_alone_scores_as_in_a_batch(model):
-    found = model.score(TEXTS)
-    for changed in (model.score(TEXTS, batch_tokens=1), [model.score(text) for text in TEXTS]):
-        for one, other in zip(found, changed, strict=True):
-            assert one.tokens == other.tokens
-            assert one.token_scores == pytest.approx(other.token_scores, abs=1e-4)
-    reordered = model.score(TEXTS[::-1])[::-1]
-    assert [one.tokens for one in reordered] == [one.tokens for one in found]
-
-
 @torch.no_grad()
 def test_greedy_is_what_fairseqs_model_prefers(model, fairseqs):
     theirs, dictionary = fairseqs
@@ -210,17 +200,6 @@ def test_a_pickled_model_loads_its_files_again(ours):
     assert pickle.loads(pickle.dumps(ours)).score(["ba"]) == ours.score(["ba"])
 
 
-def test_progress_is_shown_where_it_is_asked_for(ours, capsys):
-    ours.complete(["ba"]), ours.score(["ba"]), ours.perplexity(["ba"])
-    assert capsys.readouterr() == ("", "")
-    ours.complete(["ba"], progress=True)
-    ours.score(["ba"], progress=True)
-    ours.perplexity(["ba"], progress=True)
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert all(unit in shown.err for unit in ("prompts", "texts", "tokens"))
-
-
 def test_what_does_not_fit(ours):
     with pytest.raises(UserError, match="max_new_tokens 32: .* give at most 31"):
         ours.complete("ba", max_new_tokens=32)
@@ -251,16 +230,6 @@ def test_a_checkpoint_with_no_number_of_tokens_is_named(value, tmp_path):
     torch.save(state, folder / "model.pt")
     with pytest.raises(UserError, match=r"model/model\.pt"):
         LanguageModel.from_pretrained(folder)
-
-
-def test_what_is_computed_in_bfloat16(tmp_path):
-    folder = toy.write_bundle(tmp_path / "model", TextSettings("words"), toy.WORDS)
-    exact, rough = (
-        LanguageModel.from_pretrained(folder, dtype=dtype) for dtype in (None, "bfloat16")
-    )
-    assert next(rough.model.decoder.parameters()).dtype == torch.bfloat16
-    assert rough.score("ba be").score == pytest.approx(exact.score("ba be").score, rel=0.05)
-    assert rough.complete("ba be", max_new_tokens=3).best.tokens
 
 
 @pytest.mark.parametrize("flags", [toy.OURS, toy.ONE_LAYER, toy.OUR_LSTM], ids=lambda f: f[3])

@@ -23,12 +23,9 @@ OPTIONS = SearchOptions(beam=3, max_len_b=10, print_alignment="hard")
 SMALL = ("--arch", "vaswani_debug")
 MODELS = {
     "paper": (SMALL, "all"),
-    "learned positions": ((*SMALL, "--positions", "learned"), "none"),
-    "fairseq's positions": ((*SMALL, "--positions", "sinusoidal-fairseq"), "decoder"),
-    "window": ((*SMALL, "--attention-window", "3"), "all"),
-    "width of heads": ((*SMALL, "--d-k", "5", "--d-v", "7"), "decoder"),
-    "depths": ((*SMALL, "--encoder-layers", "1", "--decoder-layers", "3"), "none"),
-    "epsilon": ((*SMALL, "--layer-norm-eps", "0.1"), "none"),
+    "learned positions": ((*SMALL, "--positions", "learned", "--attention-window", "3"), "none"),
+    "fairseq's": ((*SMALL, "--positions", "sinusoidal-fairseq", "--d-k", "5"), "decoder"),
+    "depths": ((*SMALL, "--encoder-layers", "1", "--layer-norm-eps", "0.1", "--d-v", "7"), "none"),
     "another row": (("--arch", "vaswani_tiny", "--d-ff", "48"), "none"),
 }
 
@@ -238,19 +235,12 @@ def peak_bytes(run) -> int:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"max_source_positions": 2_000_000_000, "max_target_positions": 2_000_000_000},
-        {"d_ff": 2_000_000_000},
-        {"encoder_layers": 2_000_000_000},
-        {"d_model": 2_000_000_000},
-        {"d_k": 2_000_000_000},
-    ],
-    ids=str,
+    [{"max_source_positions": 2 * 10**9}, {"encoder_layers": 2 * 10**9}, {"d_ff": 2 * 10**9}],
 )
 def test_sizes_that_no_bytes_back_take_no_memory(folder, tmp_path, change):
     shutil.copytree(folder, tmp_path / "model")
     state = torch.load(folder / MODEL)
-    state["cfg"]["model"] |= change
+    state["cfg"]["model"][name] = 2 * 10**9
     torch.save(state, tmp_path / "model" / MODEL)
     load = lambda: Translator.from_pretrained(tmp_path / "model").translate("The cat .")  # noqa: E731
     assert peak_bytes(load) < 1e8

@@ -17,47 +17,33 @@ def chosen_anew():
 
 
 @pytest.mark.parametrize(
-    ("vendor", "capability", "expected"),
+    ("vendor", "capability", "named", "has_onednn", "expected"),
     [
-        ("AuthenticAMD", "AVX512", "onednn"),
-        ("AuthenticAMD", "AVX2", "pytorch"),
-        ("GenuineIntel", "AVX512", "pytorch"),
-        ("", "DEFAULT", "pytorch"),
+        ("AuthenticAMD", "AVX512", None, True, "onednn"),
+        ("AuthenticAMD", "AVX2", None, True, "pytorch"),
+        ("GenuineIntel", "AVX512", None, True, "pytorch"),
+        ("", "DEFAULT", None, True, "pytorch"),
+        ("", "DEFAULT", "onednn", True, "onednn"),
+        ("AuthenticAMD", "AVX512", "pytorch", True, "pytorch"),
+        ("AuthenticAMD", "AVX512", None, False, "pytorch"),
+        ("AuthenticAMD", "AVX512", "pytorch", False, "pytorch"),
+        ("AuthenticAMD", "AVX512", "onednn", False, "=onednn: this PyTorch was built without"),
+        ("", "DEFAULT", "openblas", True, "=openblas: must be one of pytorch, onednn"),
     ],
 )
-def test_vendor_and_instructions_decide(monkeypatch, vendor, capability, expected):
-    monkeypatch.delenv(matrix_library.VARIABLE, raising=False)
+def test_processor_and_variable_decide(
+    monkeypatch, vendor, capability, named, has_onednn, expected
+):
     monkeypatch.setattr(matrix_library, "vendor", lambda: vendor)
-    monkeypatch.setattr(matrix_library, "has_onednn", lambda: True)
+    monkeypatch.setattr(matrix_library, "has_onednn", lambda: has_onednn)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    assert chosen_library() == expected
-
-
-@pytest.mark.parametrize("named", matrix_library.LIBRARIES)
-def test_the_variable_decides(monkeypatch, named):
-    monkeypatch.setenv(matrix_library.VARIABLE, named)
-    monkeypatch.setattr(matrix_library, "has_onednn", lambda: True)
-    assert chosen_library() == named
-
-
-@pytest.mark.parametrize("named", [None, "pytorch", "onednn"])
-def test_without_onednn_there_is_no_choice(monkeypatch, named):
-    monkeypatch.setattr(matrix_library, "vendor", lambda: "AuthenticAMD")
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     monkeypatch.delenv(matrix_library.VARIABLE, raising=False)
-    if named is not None:
+    if named:
         monkeypatch.setenv(matrix_library.VARIABLE, named)
-    monkeypatch.setattr(matrix_library, "has_onednn", lambda: False)
-    if named != "onednn":
-        assert chosen_library() == "pytorch"
+    if expected in matrix_library.LIBRARIES:
+        assert chosen_library() == expected
         return
-    with pytest.raises(UserError, match="=onednn: this PyTorch was built without oneDNN; .*unset"):
-        chosen_library()
-
-
-def test_a_library_that_is_none_is_refused(monkeypatch):
-    monkeypatch.setenv(matrix_library.VARIABLE, "openblas")
-    with pytest.raises(ValueError, match="=openblas: must be one of pytorch, onednn"):
+    with pytest.raises(UserError, match=expected):
         chosen_library()
 
 

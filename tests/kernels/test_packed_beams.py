@@ -1,15 +1,16 @@
-"""The packed step is the full forward pass, whatever the beams do."""
+"""Packed beams beyond tests/search/test_beams.py: one sentence, texts, float32, room, one map."""
 
 import numpy as np
 import pytest
 import torch
-from beams import EXACT, exact_model, make_parser, walk, words_and_symbols
+from beams import EXACT, exact_model, packed, walk
 from language_models import make_language_model, padded, random_texts
 from model_factory import make_model, make_task, random_batch
 from reference_weights import shake
 
-from vaswani_plugin.kernels import packed_step
-from vaswani_plugin.kernels.packed_layers import FoldedMemory, SourceMemory
+from vaswani_plugin.kernels import packed_layers, packed_step
+from vaswani_plugin.kernels.matrix_library import LEAST_ROWS, has_onednn
+from vaswani_plugin.kernels.packed_layers import FoldedMemory, PackedLinear, SourceMemory
 from vaswani_plugin.kernels.packed_step import Packed
 
 LENGTHS = [(9, 10), (4, 10), (12, 10)]
@@ -18,41 +19,6 @@ LENGTHS = [(9, 10), (4, 10), (12, 10)]
 @pytest.fixture(scope="module")
 def task():
     return make_task()
-
-
-@pytest.fixture(params=[0, 1, 3, 100], ids=lambda r: f"window-{r}")
-def model(request, task):
-    return exact_model(task, attention_window=request.param)
-
-
-@pytest.fixture(scope="module")
-def parser():
-    return make_parser()
-
-
-def packed(model, encoded, beam=4):
-    return Packed(model.decoder).start(model.decoder.memory(encoded), beam, True)
-
-
-@pytest.mark.parametrize("widths", [[1], [4], [3, 5, 2]], ids=str)
-@pytest.mark.parametrize("sizes", [{}, {"d_k": 5, "d_v": 9}], ids=str)
-def test_beams_are_the_full_forward_pass(task, model, widths, sizes):
-    """30 steps: room runs out several times; sentences leave, two at once and in another order."""
-    if sizes:
-        model = exact_model(task, attention_window=model.decoder.window, **sizes)
-    batch = random_batch(task, [(9, 1), (4, 1), (12, 1), (7, 1)])
-    keeps = {5: [0, 1, 2, 3], 9: [2, 0, 3], 17: [1]}
-    for actual, expected in walk(model, batch, 30, widths, keeps, start=packed):
-        torch.testing.assert_close(actual, expected, **EXACT)
-
-
-@pytest.mark.parametrize("widths", [[4], [3, 5, 2]], ids=str)
-def test_a_parsers_beams_are_the_full_forward_pass(parser, widths):
-    batch = words_and_symbols(parser, [(9, 1), (4, 1), (12, 1), (7, 1)])
-    keeps = {5: [0, 1, 2, 3], 9: [2, 0, 3], 17: [1]}
-    symbols = len(parser.decoder.dictionary)
-    for actual, expected in walk(parser, batch, 30, widths, keeps, symbols, packed):
-        torch.testing.assert_close(actual, expected, **EXACT)
 
 
 @pytest.mark.parametrize("sizes", [{}, {"d_k": 5, "d_v": 9}], ids=str)
@@ -120,3 +86,29 @@ def test_slots_that_no_beam_sees_are_dropped(task):
     for step in range(60):
         beams.step(tokens if step else tokens[:, :1], first if step else None)
     assert beams.past.caches[0].size(2) < 60 + 2 * 8 * 4
+
+
+@pytest.mark.parametrize("rows", [1, 24])
+@pytest.mark.parametrize("sizes", [(16, 40), (600, 500)], ids=str)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("relu", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("library", ["pytorch", "onednn"])
+def test_packed_is_plain(rows, sizes, bias, relu, dtype, library, monkeypatch):
+    calls, product = [], packed_layers.onednn_product
+    monkeypatch.setattr(packed_layers, "chosen_library", lambda: library)
+    monkeypatch.setattr(
+        packed_layers, "onednn_product", lambda *given: calls.append(1) or product(*given)
+    )
+    torch.manual_seed(1)
+    linear = torch.nn.Linear(*sizes, bias=bias, dtype=dtype)
+    x = torch.randn(rows, sizes[0], dtype=dtype)
+    with torch.no_grad():
+        packed = PackedLinear(linear.weight, linear.bias, relu)
+        expected = x.double() @ linear.weight.double().T
+        expected += linear.bias.double() if bias else 0
+        expected = expected.clamp(min=0) if relu else expected
+        torch.testing.assert_close(packed(x).double(), expected, atol=1e-5, rtol=1e-5)
+    has, is_large = dtype == torch.float32 and has_onednn(), sizes == (600, 500)
+    assert packed.packed == (has and is_large)
+    assert bool(calls) == (has and (is_large or (rows >= LEAST_ROWS and library == "onednn")))

@@ -31,14 +31,6 @@ def test_they_are_fairseqs(source, target, seed):
     assert soft_alignment(attention, *rows[:3]) == utils.extract_soft_alignment(attention, *rows)
 
 
-def test_words_are_counted_without_padding_and_ends():
-    attention = torch.tensor([[0.9, 0.1, 0.2, 0.0], [0.9, 0.3, 0.1, 0.0], [0.5, 0.5, 0.5, 0.5]])
-    source, target = torch.tensor([PAD, 7, 8, EOS]), torch.tensor([9, 10, EOS])
-    before = attention.clone()
-    assert hard_alignment(attention, source, target, PAD, EOS) == [(1, 0), (0, 1)]
-    assert torch.equal(attention, before), "the attention is the caller's"
-
-
 @pytest.fixture(scope="module")
 def task():
     return make_translation_task(20)
@@ -88,12 +80,6 @@ def test_fairseqs_own_generator_aligns_too(task, kind):
     for source, (best, *_) in zip(SOURCES, found, strict=True):
         assert [t for _, t in best["alignment"]] == list(range(len(best["tokens"]) - 1))
         assert {s for s, _ in best["alignment"]} <= set(range(len(source)))
-
-
-def test_no_work_for_attention_that_nobody_reads(task):
-    model = make_lstm(task)
-    ((best, *_),) = make_generator(task, [model]).generate([model], make_sample([[5, 6]]))
-    assert best["attention"].numel() == 0
 
 
 def test_a_model_without_attention_says_so(task):

@@ -107,20 +107,6 @@ def test_wide_beam_is_enumeration(task, ensemble, alpha):
             assert len(hypothesis["positional_scores"]) == len(output.tokens)
 
 
-def test_the_search_scales_as_the_model_does(task):
-    """Packed weights hold Eq. 1's scale, or its absence."""
-    model = make_peaked_model(SYMBOLS, attention_scale="none")
-    other = make_peaked_model(SYMBOLS)
-    found = search(task, [model], SOURCES, None, beam=4, lenpen=0.6, max_len_b=9)
-    for source, hypotheses in zip(SOURCES, found, strict=True):
-        functions = [as_function([m], source) for m in (model, other)]
-        for tokens, score in outputs_of(hypotheses):
-            log_p, scaled = (search_reference.log_probability(f, tokens) for f in functions)
-            penalty = search_reference.gnmt_penalty(len(tokens), 0.6)
-            assert score == pytest.approx(log_p / penalty, abs=1e-5 * len(tokens))
-            assert abs(log_p - scaled) > 1e-3
-
-
 @pytest.mark.parametrize("eagerness", [0.0, 10.0])
 def test_beam_of_1_is_greedy(task, eagerness):
     """Whatever the penalty."""

@@ -17,11 +17,7 @@ from search_setup import (
 )
 
 from vaswani_plugin.search.constraints import (
-    Step,
-    allow_only,
     block_repeats,
-    force_end,
-    force_token,
 )
 
 SYMBOLS = 12
@@ -31,22 +27,6 @@ SOURCES = [[9, 12, 7], [11, 5, 5, 10, 9], [14]]
 def finite(log_p):
     """Which tokens may come, sentence by sentence and beam by beam."""
     return [[set(row.gt(-math.inf).nonzero()[:, 0].tolist()) for row in rows] for rows in log_p]
-
-
-def test_force_end():
-    log_p = torch.randn(3, 2, 6)
-    before = log_p.clone()
-    force_end(log_p, torch.tensor([True, False, True]), 2)
-    assert finite(log_p) == [[{2}] * 2, [set(range(6))] * 2, [{2}] * 2]
-    assert log_p[..., 2].equal(before[..., 2]) and log_p[1].equal(before[1])
-
-
-def test_force_token():
-    log_p = torch.randn(3, 2, 6)
-    before = log_p.clone()
-    force_token(log_p, torch.tensor([4, PAD, 0]), PAD)
-    assert finite(log_p) == [[{4}] * 2, [set(range(6))] * 2, [{0}] * 2]
-    assert log_p[0, :, 4].equal(before[0, :, 4]) and log_p[1].equal(before[1])
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
@@ -65,20 +45,6 @@ def test_no_ngram_comes_twice(n):
                     if length < n or (*tokens[length - n + 1 :], token) not in there
                 }
                 assert finite(log_p)[sentence][beam] == allowed
-
-
-def test_allow_only_hands_over_sentence_and_tokens():
-    seen = []
-
-    def choose(sentence, tokens):
-        seen.append((sentence, tokens.tolist()))
-        return [sentence, 5]
-
-    log_p = torch.zeros(2, 2, 6)
-    history = torch.tensor([[[3, 4], [4, 4]], [[3, 3], [5, 3]]])
-    allow_only(choose)(log_p, Step(2, torch.tensor([1, 4]), history))
-    assert seen == [(1, [3, 4]), (1, [4, 4]), (4, [3, 3]), (4, [5, 3])]
-    assert finite(log_p) == [[{1, 5}] * 2, [{4, 5}] * 2]
 
 
 def search(model, sources=SOURCES, prefix=None, **args):

@@ -5,7 +5,9 @@ fairseq's own generator is the reference, over our models, its stock Transformer
 
 import pytest
 import torch
+from fairseq.models import FairseqDecoder, FairseqEncoderDecoderModel
 from fairseq.sequence_generator import SequenceGenerator
+from foreign_models import make_convolutional, make_lstm
 from model_factory import make_model, make_stock_twin, make_task
 from search_setup import (
     EOS,
@@ -102,7 +104,7 @@ def test_prefixes(task, prefix):
     assert_equal(ours.generate([model], sample, prefix_tokens=prefix), theirs)
 
 
-@pytest.mark.parametrize("members", ["stock", "ours + ours", "ours + stock"])
+@pytest.mark.parametrize("members", ["stock", "ours + ours", "ours + stock", "convolutional"])
 def test_foreign_models_and_ensembles(task, members):
     """An ensemble averages probabilities; its members may be of different architectures."""
     own = make_task(SYMBOLS)
@@ -112,7 +114,7 @@ def test_foreign_models_and_ensembles(task, members):
     twin = make_stock_twin(first)
     second = make_peaked_model(SYMBOLS, seed=2)
     models = {"stock": [twin], "ours + ours": [first, second], "ours + stock": [second, twin]}
-    models = models[members]
+    models = models.get(members) or [make_convolutional(task, 5)]
     options = {"beam": 5, "lenpen": 1.0, "max_len_a": 1.0, "max_len_b": 4}
     sample = make_sample(SOURCES)
     theirs = fairseq_generator(task, models, options).generate(models, sample)
@@ -120,6 +122,40 @@ def test_foreign_models_and_ensembles(task, members):
     assert_equal(ours, theirs)
     if members == "stock":  # its twin of ours says the same
         assert_equal(make_generator(task, [first], **options).generate([first], sample), theirs)
-    else:
+    elif len(models) > 1:
         alone = make_generator(task, models[:1], **options).generate(models[:1], sample)
         assert [outputs_of(h) for h in alone] != [outputs_of(h) for h in ours]
+
+
+class WithoutState(FairseqDecoder):
+    """A decoder that reads the whole history at each step."""
+
+    def __init__(self, decoder) -> None:
+        super().__init__(decoder.dictionary)
+        self.decoder = decoder
+
+    def forward(self, prev_output_tokens, encoder_out):
+        return self.decoder(prev_output_tokens, encoder_out=encoder_out)
+
+    def max_positions(self) -> int:
+        return self.decoder.max_positions()
+
+
+def test_a_decoder_without_a_state_reads_the_history_again() -> None:
+    task = make_translation_task(SYMBOLS)
+    model = make_lstm(task)
+    given = []
+    forward = model.decoder.forward
+
+    def watched(*args, **kwargs):
+        given.append("incremental_state" in kwargs)
+        return forward(*args, **kwargs)
+
+    model.decoder.forward = watched
+    sample = make_sample(sorted(SOURCES, key=len, reverse=True))  # as fairseq's LSTM takes them
+    expected = make_generator(task, [model], beam=3).generate([model], sample)
+    assert given and all(given), "a decoder with a state gets it"
+    without = FairseqEncoderDecoderModel(model.encoder, WithoutState(model.decoder)).eval()
+    found = make_generator(task, [without], beam=3).generate([without], sample)
+    assert not given[-1]
+    assert_equal(found, expected)

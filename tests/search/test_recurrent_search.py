@@ -60,19 +60,3 @@ def test_a_wide_beam_is_enumeration(task, name):
         assert [tokens for tokens, _ in actual[:20]] == [o.tokens for o in expected[:20]]
         scores = [score for _, score in actual]
         assert scores == pytest.approx([o.score for o in expected], abs=1e-4)
-
-
-def test_alignments_are_those_of_the_attention(task):
-    models = ensemble(task, "attention")
-    generator = make_generator(task, models, beam=3, print_alignment="hard", **FIXED)
-    for source, hypotheses in zip(
-        SOURCES, generator.generate(models, make_sample(SOURCES)), strict=True
-    ):
-        for hypothesis in hypotheses:
-            tokens = hypothesis["tokens"].tolist()
-            _, extra = models[0](
-                torch.tensor([[*source, EOS]]), None, torch.tensor([[EOS, *tokens[:-1]]])
-            )
-            alpha = extra["attn"][0][0]  # (T, S)
-            own = hypothesis["attention"].T[:, -alpha.size(1) :]  # without the padding on the left
-            torch.testing.assert_close(own, alpha, atol=1e-5, rtol=0)

@@ -8,7 +8,6 @@ import torch
 
 from vaswani_plugin.search.candidates import (
     best,
-    best_candidates,
     diverse_candidates,
     sampled_candidates,
 )
@@ -33,15 +32,6 @@ def test_the_best_are_those_of_sorting_all(vocabulary, count):
     np.testing.assert_array_equal(values.numpy(), expected)
     np.testing.assert_array_equal(np.take_along_axis(totals, places.numpy(), 1), expected)
     assert all(len(set(row)) == count for row in places.tolist())
-
-
-def test_the_best_may_stand_anywhere_in_the_vocabulary():
-    """One outstanding token in turn at every place, among them the remainder of the blocks."""
-    vocabulary = 1003
-    log_p = torch.zeros(vocabulary, 1, vocabulary)
-    log_p[torch.arange(vocabulary), 0, torch.arange(vocabulary)] = 1
-    _, places = best(log_p, torch.zeros(vocabulary, 1), 3)
-    assert places[:, 0].tolist() == list(range(vocabulary))
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
@@ -72,14 +62,6 @@ def test_a_group_avoids_what_the_open_groups_before_it_chose(groups, rows):
             if open_groups[sentence, group]:
                 for candidate in candidates[:w]:
                     used[candidate[2]] += 1
-
-
-@pytest.mark.parametrize("vocabulary", [50, 2])
-def test_one_group_is_beam_search(vocabulary):
-    log_p, so_far = random_log_p(3, 4, vocabulary)
-    diverse = diverse_candidates(log_p, so_far, 4, 1, 9.0, torch.ones(3, 1, dtype=torch.bool))
-    plain = best_candidates(log_p.clone(), so_far, 4)
-    assert all(x.equal(y) for x, y in zip(diverse, plain, strict=True))
 
 
 def truncated(probabilities, top_k, top_p):

@@ -55,15 +55,6 @@ def the_number_of_threads_stays():
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize(
-    ("sentences", "shares"), [(1, [1]), (15, [15]), (16, [8, 8]), (17, [9, 8])]
-)
-def test_few_sentences_have_one_thread(sentences, shares):
-    torch.set_num_threads(2)
-    parts = [range(sentences)[part] for part in split_among_threads(sentences)]
-    assert [len(part) for part in parts] == shares
-
-
 class Residues:
     """A tracker: no word follows that leaves, divided by 3, what those before it do, summed up.
 

@@ -5,7 +5,7 @@ from argparse import Namespace
 
 import pytest
 import torch
-from search_setup import EOS, PAD, UNK, as_function, make_sample
+from search_setup import EOS, UNK, as_function, make_sample
 from tree_models import LABELS, TAGS, WORDS, make_dictionaries, make_parser, make_parsing_task
 from trees_reference import all_trees, may_come
 
@@ -15,7 +15,6 @@ from vaswani_plugin.search.constraints import Step
 from vaswani_plugin.search.well_formed import (
     SymbolTables,
     WellFormedTrees,
-    count_words,
     symbols_of,
 )
 from vaswani_plugin.text.linearization import MAX_OPENINGS, restore
@@ -190,20 +189,6 @@ def test_random_models_write_trees(mode, labelled, tags, penalty, monkeypatch):
     assert count[True] > 0  # these models don't write trees by themselves
 
 
-@pytest.mark.parametrize("sampling", [False, True])
-@pytest.mark.parametrize("spare", [0, 1, 2])
-def test_a_limit_that_barely_fits(spare, sampling):
-    words, symbols = make_dictionaries(True)
-    model = make_parser(words, symbols, peak=6.0)
-    task = make_parsing_task(words, symbols)
-    most = max(WORD_COUNTS) + 2 + spare
-    args = Namespace(beam=5, sampling=sampling, max_len_a=0.0, max_len_b=most)
-    results = task.build_generator([model], args).generate([model], make_sample(SOURCES))
-    total, trees = judged(task, results)
-    assert trees == total > 0
-    assert max(len(h["tokens"]) - 1 for hypotheses in results for h in hypotheses) <= most
-
-
 def test_what_has_no_tree_is_refused():
     words, symbols = make_dictionaries(True)
     model = make_parser(words, symbols)
@@ -228,13 +213,6 @@ def test_options_that_could_leave_no_tree_are_refused(flags):
         make_parsing_task(words, symbols).build_generator([model], args)
     if "constraints" not in flags:  # fairseq's generator wants the rest of the options too
         make_parsing_task(words, symbols, unconstrained=True).build_generator([model], args)
-
-
-@pytest.mark.parametrize("left_pad", [True, False])
-def test_words_are_counted_by_their_last_unit(left_pad):
-    ends_word = torch.tensor([True] * 4 + [not word.endswith("@@") for word in WORDS])
-    tokens = make_sample(SOURCES, left_pad)["net_input"]["src_tokens"]
-    assert count_words(tokens, ends_word, PAD, EOS).tolist() == WORD_COUNTS
 
 
 def test_labelled_and_plain_closings_in_one_dictionary():

@@ -43,6 +43,12 @@ def plain(model, encoded, beam):
     return CachedBeams(plain_transformer(model), model.decoder.memory(encoded), True)
 
 
+def packed(model, encoded, beam=4):
+    from vaswani_plugin.kernels.packed_step import Packed
+
+    return Packed(model.decoder).start(model.decoder.memory(encoded), beam, True)
+
+
 @torch.no_grad()
 def walk(model, batch, steps, widths, keeps, symbols=20, start=plain):
     """Decode with beams that follow random parents; yields (search's numbers, expected ones).
