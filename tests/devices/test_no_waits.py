@@ -6,6 +6,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
 from meta import (
     HAVE_SOURCES,
+    KINDS,
     META,
     RECURRENT,
     ROWS,
@@ -69,15 +70,7 @@ def lengths_for(name: str) -> list[list[int] | None]:
     return list(LENGTHS.values()) if family.model in HAVE_SOURCES else [None]
 
 
-TRIED = (
-    *("vaswani_base", "vaswani_e_learned", "vaswani_parser_guided", "vaswani_lm_tiny"),
-    *("vaswani_lm_one_layer_tiny", "vaswani_lm_lstm_tiny", "vaswani_seq2seq_lstm_tiny"),
-    "vaswani_attention_lstm_tiny",
-)
-"""A row of every model, and one with learned positions: other rows have other sizes alone."""
-
-
-@pytest.mark.parametrize("name", TRIED)
+@pytest.mark.parametrize("name", sorted(KINDS))
 @pytest.mark.parametrize("training", [True, False])
 def test_every_model_only_launches_kernels(name, training, counted):
     """An update, and an evaluation."""

@@ -7,9 +7,9 @@ import pytest
 import torch
 from language_models import text_model
 from meta import (
+    KINDS,
     META,
     ROWS,
-    every_row,
     launches_only,
     make_meta_model,
     make_meta_sample,
@@ -39,10 +39,10 @@ from vaswani_plugin.search.models import Sources, TransformerModel
 
 BEAM, STEPS = 4, 8  # the first slots last for five
 DECODERS = [
-    *every_row(0, model="vaswani_transformer"),
+    *((name, 0) for name in sorted(KINDS) if ROWS[name][0].model == "vaswani_transformer"),
     *(("vaswani_debug", 3), ("vaswani_parser_guided", 3)),
 ]
-LANGUAGE_MODELS = every_row(model="vaswani_lm")
+LANGUAGE_MODELS = [name for name in sorted(KINDS) if ROWS[name][0].model == "vaswani_lm"]
 WAITS = {"_local_scalar_dense", "nonzero", "masked_select", "is_nonzero"}
 
 

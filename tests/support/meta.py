@@ -13,7 +13,6 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-import pytest
 import torch
 from fairseq.data import Dictionary
 from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY, FairseqLanguageModel
@@ -47,20 +46,6 @@ def _kinds() -> list[str]:
 
 KINDS = _kinds()
 """One of all rows that differ in sizes alone."""
-
-
-def every_row(*more: object, model: str | None = None) -> list:
-    """Every architecture, or those of a model, for `parametrize`; most are slow.
-
-    Args:
-        more: further values of each case.
-        model: as it is registered; None: all of them.
-    """
-    return [
-        pytest.param(name, *more, marks=() if name in KINDS else pytest.mark.slow)
-        for name, (family, _) in ROWS.items()
-        if model in (None, family.model)
-    ]
 
 
 def shallow(family: Family) -> dict[str, int]:
