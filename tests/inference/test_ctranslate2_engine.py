@@ -20,9 +20,10 @@ from vaswani_plugin.export.ctranslate2_export import (
 )
 from vaswani_plugin.inference import ctranslate2_engine
 from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
-from vaswani_plugin.inference.engine import Decoded, Engine
+from vaswani_plugin.inference.engine import Engine
 from vaswani_plugin.inference.models import Loaded
 from vaswani_plugin.inference.search_engine import TorchEngine
+from vaswani_plugin.inference.texts import Hypothesis
 from vaswani_plugin.inference.translator import Translator
 from vaswani_plugin.model.build import build
 from vaswani_plugin.model.configuration import Configuration
@@ -56,7 +57,7 @@ class Decoder:
         self.engine = engine
         self.options = SearchOptions(print_alignment="hard" if align else None, **search)
 
-    def translate(self, lines: list[list[str]]) -> list[list[Decoded]]:
+    def translate(self, lines: list[list[str]]) -> list[list[Hypothesis]]:
         return self.engine.decode(lines, self.options)
 
 

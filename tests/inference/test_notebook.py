@@ -8,7 +8,7 @@ from nltk.tree import Tree
 from vaswani_plugin.figures.attention_page import Explorer, page
 from vaswani_plugin.inference.attention import Attention, HeadWeights
 from vaswani_plugin.inference.parsing import Parse, ParsedSentence
-from vaswani_plugin.inference.results import Hypothesis, Translation
+from vaswani_plugin.inference.texts import Hypothesis, Translation
 
 HOSTILE = '<script>alert("1")</script> & \u0e01'
 

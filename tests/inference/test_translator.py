@@ -12,8 +12,7 @@ from tqdm.auto import tqdm
 
 from vaswani_plugin import Translator
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.results import Hypothesis
-from vaswani_plugin.inference.texts import TextTooLong
+from vaswani_plugin.inference.texts import Hypothesis, TextTooLong
 
 LONGEST = POSITIONS - 1  # the end of sentence takes one
 TEXTS = [*SENTENCES, "", "a bird", " \t", "The cat!", "Small clouds; the sea."]

@@ -19,7 +19,7 @@ from typing import Any
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import RawAttention
 from vaswani_plugin.inference.engine import read_export
-from vaswani_plugin.inference.results import Decoded, Tokens
+from vaswani_plugin.inference.texts import Hypothesis, Tokens
 from vaswani_plugin.modules.length_penalty import length_penalty
 from vaswani_plugin.processor import has_vnni, instructions
 from vaswani_plugin.search.options import PAPER_DECODING, SearchOptions
@@ -122,7 +122,7 @@ class CTranslate2Engine:
 
     def decode(
         self, sources: Sequence[Tokens], options: SearchOptions, seed: int | None = None
-    ) -> list[list[Decoded]]:
+    ) -> list[list[Hypothesis]]:
         """See `Engine`. Token scores are given only together with alignments."""
         given, usual = asdict(options), asdict(SearchOptions(**PAPER_DECODING))
         strange = [k for k in given if given[k] != usual[k] and k not in KNOWN_OPTIONS]
@@ -159,7 +159,7 @@ class CTranslate2Engine:
 
     def _decode(
         self, sources: list[list[str]], options: SearchOptions, forbid: bool = False
-    ) -> list[list[Decoded]]:
+    ) -> list[list[Hypothesis]]:
         """Hypotheses of a batch.
 
         CTranslate2 also removes forbidden tokens from the softmax, unlike our search. So empty
@@ -190,7 +190,7 @@ class CTranslate2Engine:
             for source, result in zip(sources, results, strict=True)
         ]
 
-    def _ranked(self, source: list[str], result: Any, options: SearchOptions) -> list[Decoded]:
+    def _ranked(self, source: list[str], result: Any, options: SearchOptions) -> list[Hypothesis]:
         """The W best hypotheses by the paper's score; fewer where CTranslate2 found fewer."""
         limit = self._limit(source)
         usable = [
@@ -225,7 +225,7 @@ class CTranslate2Engine:
                 for n, rows in zip(best, attention, strict=True)
             ]
         return [
-            Decoded(_text(outputs[n]), penalized[n], tuple(scores), tuple(alignment))
+            Hypothesis("", penalized[n], _text(outputs[n]), tuple(scores), tuple(alignment))
             for n, scores, alignment in zip(best, positional, alignments, strict=True)
         ]
 

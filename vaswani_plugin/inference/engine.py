@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle
-from vaswani_plugin.inference.results import Decoded, Tokens
+from vaswani_plugin.inference.texts import Hypothesis, Tokens
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.lines import read_json
 from vaswani_plugin.text.settings import CTRANSLATE2_MODEL, ONNX_ENCODER
@@ -31,7 +31,7 @@ class Engine(Protocol):
 
     def decode(
         self, sources: Sequence[Tokens], options: SearchOptions, seed: int | None = None
-    ) -> list[list[Decoded]]:
+    ) -> list[list[Hypothesis]]:
         """Decode a batch. Threads may call it at the same time.
 
         Args:

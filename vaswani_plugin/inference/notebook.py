@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from vaswani_plugin.inference.attention import KINDS, Attention, Weights
-from vaswani_plugin.inference.results import Translation
+from vaswani_plugin.inference.texts import Translation
 from vaswani_plugin.text.trees import Leaf, Open, Tree, unescape_brackets
 
 COLOUR = "31, 119, 180"

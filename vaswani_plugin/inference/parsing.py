@@ -17,9 +17,9 @@ import torch
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle, LoadedFromFiles
 from vaswani_plugin.inference.engine import dtype_of
-from vaswani_plugin.inference.results import Decoded
 from vaswani_plugin.inference.search_engine import TorchEngine
 from vaswani_plugin.inference.texts import (
+    Hypothesis,
     TextTooLong,
     encode,
     in_batches,
@@ -222,7 +222,7 @@ class Parser(LoadedFromFiles):
         tracking = () if unconstrained else (self._grammar.start_tracking,)
         asked = [sentence.units for sentence in sentences if sentence.words]
 
-        def answer(batch: list[int]) -> list[list[Decoded]]:
+        def answer(batch: list[int]) -> list[list[Hypothesis]]:
             units = [asked[place] for place in batch]
             return self.engine.decode(units, chosen, start_tracking=tracking)
 
@@ -232,7 +232,7 @@ class Parser(LoadedFromFiles):
             parses = (self._parse_of(sentence, one, unconstrained) for one in best)
             yield ParsedSentence(tuple(sentence.words), tuple(parses))
 
-    def _parse_of(self, sentence: "_Sentence", found: Decoded, unconstrained: bool) -> Parse:
+    def _parse_of(self, sentence: "_Sentence", found: Hypothesis, unconstrained: bool) -> Parse:
         bracketing = ""
         try:
             bracketing = to_line(restore(found.tokens, sentence.words))

@@ -14,10 +14,9 @@ from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.models import Loaded, load_model
-from vaswani_plugin.inference.results import Decoded, Tokens
+from vaswani_plugin.inference.texts import Hypothesis, Tokens
 from vaswani_plugin.modules.transformer import EncoderDecoder
 from vaswani_plugin.search.constraints import StartTracking
-from vaswani_plugin.search.finished import Hypothesis
 from vaswani_plugin.search.models import PairModel, RecurrentModel, TransformerModel, padded
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
@@ -64,7 +63,7 @@ class SearchEngine:
         options: SearchOptions,
         seed: int | None = None,
         start_tracking: tuple[StartTracking, ...] = (),
-    ) -> list[list[Decoded]]:
+    ) -> list[list[Hypothesis]]:
         """See `Engine`.
 
         Raises:
@@ -91,8 +90,9 @@ class SearchEngine:
             ) from error
         return [list(map(self._decoded, hypotheses)) for hypotheses in found]
 
-    def _decoded(self, found: Hypothesis) -> Decoded:
-        return Decoded(
+    def _decoded(self, found: dict[str, Tensor]) -> Hypothesis:
+        return Hypothesis(
+            text="",
             tokens=tuple(self.target.string(found["tokens"].tolist()).split()),
             score=float(found["score"]),
             token_scores=tuple(found["positional_scores"].float().tolist()),

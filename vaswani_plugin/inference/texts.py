@@ -1,16 +1,17 @@
 """Texts on their way to a model: buffers of a stream, sentences, pieces, batches, and back.
 
-A sentence is a piece; one that is too long for the model is several.
+A sentence is a piece; one that is too long for the model is several. What comes back is a
+`Translation`, or of given pairs a `Score`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from tqdm import tqdm
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.results import Decoded, Hypothesis, Translation
 from vaswani_plugin.text.pipeline import WORD_BORDERS, Pipeline, cut
 from vaswani_plugin.text.sentences import (
     check_text,
@@ -21,6 +22,7 @@ from vaswani_plugin.text.sentences import (
 from vaswani_plugin.text.settings import Settings
 
 T = TypeVar("T")
+Tokens = Sequence[str]
 
 LONG = ("error", "split", "truncate")
 """What to do with a sentence of more subwords than the model takes."""
@@ -38,6 +40,84 @@ class TextTooLong(UserError):
             "or long='truncate', or divide the text"
         )
         self.number, self.count, self.longest = number, count, longest
+
+
+class Hypothesis(NamedTuple):
+    """One translation; an engine gives it without its text.
+
+    Attributes:
+        text: running text.
+        score: log P / length penalty; all logarithms are natural.
+        tokens: the model's subwords, without the end of sentence.
+        token_scores: log P of each token, then of the end of sentence.
+        alignment: (source, target) positions of subwords; empty without the option `align`.
+    """
+
+    text: str
+    score: float
+    tokens: tuple[str, ...]
+    token_scores: tuple[float, ...]
+    alignment: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A text and its translations.
+
+    Args:
+        source: the text as it was given.
+        source_tokens: its subwords.
+        hypotheses: the best one first, at least one.
+    """
+
+    source: str
+    source_tokens: tuple[str, ...]
+    hypotheses: tuple[Hypothesis, ...]
+
+    @property
+    def text(self) -> str:
+        """The best translation."""
+        return self.hypotheses[0].text
+
+    @property
+    def score(self) -> float:
+        """The score of the best translation: log P / length penalty."""
+        return self.hypotheses[0].score
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The subwords of the best translation."""
+        return self.hypotheses[0].tokens
+
+    @property
+    def token_scores(self) -> tuple[float, ...]:
+        """log P of each subword of the best translation, then of its end."""
+        return self.hypotheses[0].token_scores
+
+    @property
+    def alignment(self) -> tuple[tuple[int, int], ...]:
+        """(source, target) positions of the best translation; empty without the option `align`."""
+        return self.hypotheses[0].alignment
+
+    def _repr_html_(self) -> str:
+        from vaswani_plugin.inference.notebook import translation_html
+
+        return translation_html(self)
+
+
+@dataclass(frozen=True)
+class Score:
+    """The model's score of a given translation.
+
+    Args:
+        log_probability: log P of the target, its end included.
+        tokens: subwords of the target, without the end of sentence.
+        token_scores: log P of each, then of the end of sentence.
+    """
+
+    log_probability: float
+    tokens: tuple[str, ...]
+    token_scores: tuple[float, ...]
 
 
 class Sentence(NamedTuple):
@@ -121,7 +201,7 @@ def read_source(
 
 
 def join_translation(
-    source: Source, decoded: Iterator[list[Decoded]], nbest: int, pipeline: Pipeline
+    source: Source, decoded: Iterator[list[Hypothesis]], nbest: int, pipeline: Pipeline
 ) -> Translation:
     """Join the translations of a text's pieces, the next items of `decoded`.
 
@@ -129,7 +209,7 @@ def join_translation(
     """
     assert isinstance(pipeline.settings, Settings)
     language = pipeline.settings.target_language
-    parts: list[tuple[int, list[Decoded]]] = []
+    parts: list[tuple[int, list[Hypothesis]]] = []
     shown: list[list[str]] = []  # of each sentence: the texts of its hypotheses
     for sentence in source.sentences:
         if sentence.pieces:
@@ -138,7 +218,7 @@ def join_translation(
             shown.append([pipeline.decode(" ".join(each.tokens)) for each in found[:nbest]])
     tokens = tuple(token for sentence in source.sentences for token in sentence.tokens)
     hypotheses = tuple(
-        Hypothesis(text=join_sentences(texts, language), **found._asdict())
+        found._replace(text=join_sentences(texts, language))
         for found, *texts in zip(join_pieces(parts)[:nbest], *shown, strict=False)
     )
     if not hypotheses:
@@ -147,7 +227,7 @@ def join_translation(
     return Translation(source.text, tokens, hypotheses)
 
 
-def join_pieces(pieces: list[tuple[int, list[Decoded]]]) -> list[Decoded]:
+def join_pieces(pieces: list[tuple[int, list[Hypothesis]]]) -> list[Hypothesis]:
     """Join the hypotheses of a text's pieces: the best ones, the second best ones, and so on.
 
     Each piece has its number of source subwords and its hypotheses. Tokens and token scores are
@@ -158,9 +238,10 @@ def join_pieces(pieces: list[tuple[int, list[Decoded]]]) -> list[Decoded]:
     source_start, whole = pieces[0]
     for length, piece in pieces[1:]:
         whole = [
-            Decoded(
-                first.tokens + second.tokens,
+            Hypothesis(
+                "",
                 first.score + second.score,
+                first.tokens + second.tokens,
                 first.token_scores + second.token_scores,
                 first.alignment
                 + tuple((s + source_start, t + len(first.tokens)) for s, t in second.alignment),

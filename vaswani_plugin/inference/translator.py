@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any, overload
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle, LoadedFromFiles
 from vaswani_plugin.inference.engine import Engine, dtype_of, load_engine
-from vaswani_plugin.inference.results import Decoded, Score, Translation
 from vaswani_plugin.inference.texts import (
     LONG,
+    Hypothesis,
+    Score,
     Source,
+    Translation,
     batches_by_length,
     encode,
     encode_whole,
@@ -261,11 +263,11 @@ class Translator(LoadedFromFiles):
 
     def decode(
         self, pieces: Sequence[Sequence[str]], *, align: bool = False, **options: Any
-    ) -> list[list[Decoded]]:
+    ) -> list[list[Hypothesis]]:
         """The hypotheses of each of some pieces, the best one first: the second step."""
         return self._decode(pieces, *self._options(align, options), count())
 
-    def join(self, source: Source, decoded: Iterator[list[Decoded]], nbest: int) -> Translation:
+    def join(self, source: Source, decoded: Iterator[list[Hypothesis]], nbest: int) -> Translation:
         """The translation of a text from the hypotheses of its pieces: the last step."""
         return join_translation(source, decoded, nbest, self.pipeline)
 
@@ -332,8 +334,8 @@ class Translator(LoadedFromFiles):
         search: SearchOptions,
         batches: Iterator[int],
         done: Callable[[int], object] = lambda count: None,
-    ) -> list[list[Decoded]]:
-        def answer(batch: list[int]) -> list[list[Decoded]]:
+    ) -> list[list[Hypothesis]]:
+        def answer(batch: list[int]) -> list[list[Hypothesis]]:
             number, seed = next(batches), options.seed
             own = None if seed is None else seed_of(seed, number)
             found = self.engine.decode([pieces[n] for n in batch], search, own)

@@ -23,8 +23,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.serving.texts import Languages, Limits, Refusal, check_size
 
 if TYPE_CHECKING:
-    from vaswani_plugin.inference.results import Translation
-    from vaswani_plugin.inference.texts import Source
+    from vaswani_plugin.inference.texts import Source, Translation
     from vaswani_plugin.inference.translator import Translator
 
 Found = TypeVar("Found")
