@@ -163,7 +163,6 @@ def test_every_sentence_is_in_one_share(sentences):
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_an_error_comes_out_and_gradients_stay_out(count):
-    """Of the threads as of their caller."""
     torch.set_num_threads(4)
     weights = torch.ones(2, requires_grad=True)
     shares = [slice(first, None, count) for first in range(count)]

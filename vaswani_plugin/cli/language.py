@@ -206,7 +206,6 @@ def complete(
     min_new_tokens: Natural = 0,
     no_repeat_ngram_size: Natural = 0,
     stop: Literal["end", "never"] = "end",
-    long_prompt: Literal["cut", "error"] = "cut",
     format: Format = "text",
     cpu: bool = False,
     threads: Count | None = None,
@@ -238,8 +237,6 @@ def complete(
         no_repeat_ngram_size: never repeat N successive tokens (default: 0, no limit).
         stop: end: stop at the end of a line; never: continue with further lines up to
             --max-new-tokens.
-        long_prompt: if a prompt leaves no positions for new tokens: read only its end, with a
-            warning, or stop with an error.
         format: json: one object per prompt with line, prompt, prompt_tokens (those that were read)
             and completions (text, tokens, log_probabilities, score, ended); the logarithms are
             natural and after --temperature, the last one is that of </s> if the model ended the
@@ -251,7 +248,7 @@ def complete(
         **{"beam": beam, "nbest": samples, "length_penalty": lenpen, "sampling": sampling},
         **{"top_k": top_k, "top_p": top_p, "temperature": temperature, "seed": seed},
         **{"max_new_tokens": max_new_tokens, "min_new_tokens": min_new_tokens},
-        **{"no_repeat_ngram": no_repeat_ngram_size, "stop": stop, "long": long_prompt},
+        **{"no_repeat_ngram": no_repeat_ngram_size, "stop": stop},
     }
     device = chosen_device(cpu, threads)
     loaded = LanguageModel.from_pretrained(model, data=data_bin, device=device)

@@ -94,8 +94,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
     """
     if path.suffix == ".safetensors":
         return _load_safetensors(path)
-    if _claims_more_than_it_holds(path):
-        raise UserError(f"{path}: no fairseq checkpoint: its parts are larger than the file")
+    if wrong := damage(path):  # PyTorch does not notice flipped bits
+        raise UserError(f"{path}: it {wrong}; copy it again or use another one")
     # On exit safe_globals removes all its arguments, even those allowed before: add only the rest.
     with open(path, "rb") as file, _LOADING:
         allowed = torch.serialization.get_safe_globals()
@@ -109,8 +109,6 @@ def load_checkpoint(path: Path) -> Checkpoint:
             raise OSError(f"{path}: can't be read: {error.strerror or error}") from error
         except _UNREADABLE as error:
             raise UserError(f"{path}: {_why_unreadable(error)}") from error
-    if wrong := damage(path):  # PyTorch does not notice flipped bits
-        raise UserError(f"{path}: it {wrong}; copy it again or use another one")
     model = state.get("model") if isinstance(state, dict) else None
     if not isinstance(model, dict) or not model:
         raise UserError(f"{path}: no fairseq checkpoint: it holds no model")
@@ -152,17 +150,6 @@ def save_checkpoint(state: Checkpoint, path: Path) -> None:
         raise
 
 
-def _claims_more_than_it_holds(path: Path) -> bool:
-    """Whether the parts of an archive are larger than its file; `torch.save` compresses nothing."""
-    with open(path, "rb") as file:
-        try:
-            with zipfile.ZipFile(file) as archive:
-                claimed = sum(part.file_size for part in archive.infolist())
-        except _BROKEN_ARCHIVE:
-            return False  # `damage` judges it
-        return claimed > os.fstat(file.fileno()).st_size
-
-
 def damage(path: str | os.PathLike[str]) -> str | None:
     """Find damage in a file that `torch.save` wrote.
 
@@ -181,6 +168,9 @@ def damage(path: str | os.PathLike[str]) -> str | None:
             if zipfile.is_zipfile(file):
                 try:
                     with zipfile.ZipFile(file) as archive:
+                        claimed = sum(part.file_size for part in archive.infolist())
+                        if claimed > os.fstat(file.fileno()).st_size:
+                            return "has parts that are larger than the file"  # none is compressed
                         wrong = archive.testzip()
                 except _BROKEN_ARCHIVE as error:
                     return f"is not as it was saved ({error})"

@@ -110,12 +110,8 @@ class TextCoder:
         text = " ".join(units)
         return self.pipeline.decode(text) if self.pipeline else text
 
-    def prompt(self, number: int, text: str, longest: int, long: str) -> Prompt:
-        """A prompt as the model reads it; `long` says what to do where it has more than `longest`.
-
-        Raises:
-            UserError: the prompt is too long, and `long` is "error".
-        """
+    def prompt(self, number: int, text: str, longest: int) -> Prompt:
+        """A prompt as the model reads it: of one with more than `longest` units only the end."""
         text = check_text(text, f"prompt {number}")
         units = self.encode(text if self.by_character else text.rstrip(" "))
         warnings = []
@@ -127,13 +123,10 @@ class TextCoder:
             )
         dropped = max(0, len(units) - longest)
         if dropped:
-            problem = (
+            warnings.append(
                 f"prompt {number} has {len(units)} tokens; beside the new ones the model's "
-                f"positions leave {longest}"
+                f"positions leave {longest}: the last {longest} are read"
             )
-            if long == "error":
-                raise UserError(f"{problem}: shorten it, or give less than max_new_tokens")
-            warnings.append(f"{problem}: the last {longest} are read")
         return Prompt(number, text, units[dropped:], tuple(warnings))
 
     def completed(self, prompt: Prompt, found: Iterable[Continuation]) -> CompletedPrompt:

@@ -215,21 +215,19 @@ class LanguageModel(LoadedFromFiles):
         max_new_tokens: int | None = None,
         min_new_tokens: int = 0,
         stop: str = "end",
-        long: str = "cut",
         **options: Any,
     ) -> Iterator[CompletedPrompt]:
         """Continue the texts of a stream, `buffer` at a time; see `complete`.
 
         Args:
-            prompts: the texts.
+            prompts: the texts; of one that leaves too few positions for the new tokens only the
+                last tokens are read.
             buffer: texts read before they are continued.
             max_new_tokens: a text is cut after so many tokens; None: 100, or half of the model's
                 positions if that is less.
             min_new_tokens: a text can't end before so many tokens.
             stop: "end": stop at the end of a line, as in the training text; "never": go on with the
                 next line until the text is cut.
-            long: for a prompt that leaves too few positions for the new tokens: "cut" reads only
-                its last tokens; "error" refuses it.
             options: of `Options`, such as sampling=True, top_p=0.9. The samples of the n-th
                 prompt depend only on the seed, n and the prompt; prompts are then completed one by
                 one, not in batches.
@@ -240,7 +238,6 @@ class LanguageModel(LoadedFromFiles):
         """
         self.require_whole_texts()
         require_choice("stop", stop, "end", "never")
-        require_choice("long", long, "cut", "error")
         most = min(MAX_NEW_TOKENS, self.positions // 2)
         most = most if max_new_tokens is None else max_new_tokens
         require_at_least_1("max_new_tokens", most)
@@ -257,8 +254,7 @@ class LanguageModel(LoadedFromFiles):
         search = chosen.search(1, 0.0, min_len=min_new_tokens)
         room = self.positions - most - 1
         read = (
-            self.coder.prompt(number, text, room, long)
-            for number, text in enumerate(prompts, start=1)
+            self.coder.prompt(number, text, room) for number, text in enumerate(prompts, start=1)
         )
         buffers = split_into_buffers(read, 1 if chosen.seed is not None else buffer)
         given = chosen, search, most, stop == "end"

@@ -111,21 +111,7 @@ class OnnxTransformer:
         self.next = Graph(folder / DECODER_WITH_PAST, threads)
         layers = sum(name.endswith(".decoder.key") for name in self.next.inputs)
         self.past = past_names("past_key_values", layers)
-        weights = cross_attention_name(layers)
-        mask = ["encoder_attention_mask"]
-        needed = {
-            ENCODER: (self.encoder_graph, ["input_ids", "attention_mask", "last_hidden_state"]),
-            DECODER: (
-                self.first,
-                ["input_ids", "encoder_hidden_states", *mask, "logits", weights]
-                + past_names("present", layers),
-            ),
-            DECODER_WITH_PAST: (self.next, ["input_ids", *mask, *self.past, "logits", weights]),
-        }
-        for name, (graph, names) in needed.items():
-            if lacking := set(names).difference(graph.inputs, graph.outputs):
-                raise ValueError(f"{folder / name} has no {min(lacking)}: {made_by('onnx')}")
-        self.weights_name = weights
+        self.weights_name = cross_attention_name(layers)
 
     def encode(self, tokens: Tensor) -> dict[str, Tensor]:
         """Sources (B, S), padded on either side -> the decoder's inputs of their side."""

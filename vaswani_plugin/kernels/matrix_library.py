@@ -51,10 +51,11 @@ def chosen_library() -> str:
 def has_onednn() -> bool:
     """Return whether this PyTorch offers oneDNN's product of a matrix and a weight.
 
-    PyTorch has no public name for it. PyTorch's own compiler calls
-    `torch.ops.mkldnn._linear_pointwise`.
+    There is no public name for it; PyTorch's own compiler calls the same functions.
     """
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    names = "_linear_pointwise", "_reorder_linear_weight"
+    available = torch.backends.mkldnn.is_available()
+    return available and all(hasattr(torch.ops.mkldnn, name) for name in names)
 
 
 def onednn_product(a: Tensor, b: Tensor, bias: Tensor | None = None, then: str = "none") -> Tensor:

@@ -9,6 +9,7 @@ of `PackedLinear` D inputs, V outputs.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -29,12 +30,7 @@ WORTH_PACKING = 2**18
 
 
 def _is_for_onednn(weight: Tensor) -> bool:
-    return (
-        runs_on_host(weight.device)
-        and weight.dtype == torch.float32
-        and has_onednn()
-        and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
-    )
+    return runs_on_host(weight.device) and weight.dtype == torch.float32 and has_onednn()
 
 
 class PackedLinear:
@@ -72,15 +68,10 @@ def packed_by_head(heads: int, *parts: tuple[nn.Linear, float]) -> PackedLinear:
     return PackedLinear(joined("weight"), joined("bias"))
 
 
-class PackedAddNorm:
-    """The end of a sub-layer: LayerNorm(x + sublayer), given the sum."""
-
-    def __init__(self, norm: nn.LayerNorm) -> None:
-        self.arguments = norm.normalized_shape, norm.weight.detach(), norm.bias.detach(), norm.eps
-
-    def __call__(self, x_and_sublayer: Tensor) -> Tensor:
-        """Normalize the sum: (R, D) -> (R, D)."""
-        return torch.layer_norm(x_and_sublayer, *self.arguments)
+def packed_norm(norm: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
+    """The end of a sub-layer, LayerNorm(x + sublayer), of the sum (R, D)."""
+    shape, weight, bias = norm.normalized_shape, norm.weight.detach(), norm.bias.detach()
+    return lambda x: torch.layer_norm(x, shape, weight, bias, norm.eps)
 
 
 class PackedSelfAttention:
@@ -96,7 +87,7 @@ class PackedSelfAttention:
             (attention.value, 1),
         )
         self.output = PackedLinear(attention.output.weight, attention.output.bias)
-        self.norm = PackedAddNorm(norm)
+        self.norm = packed_norm(norm)
         both = attention.key.out_features + attention.value.out_features
         self.width = both // self.heads  # K + V
 
@@ -129,7 +120,7 @@ class PackedFeedForward:
     def __init__(self, network: FeedForward, norm: nn.LayerNorm) -> None:
         self.w_1 = PackedLinear(network.w_1.weight, network.w_1.bias, relu=True)
         self.w_2 = PackedLinear(network.w_2.weight, network.w_2.bias)
-        self.norm = PackedAddNorm(norm)
+        self.norm = packed_norm(norm)
 
     def __call__(self, x: Tensor) -> Tensor:
         """(R, D) -> (R, D)."""

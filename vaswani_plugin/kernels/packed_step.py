@@ -18,11 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from vaswani_plugin.kernels.packed_layers import (
-    PackedAddNorm,
     PackedCrossAttention,
     PackedFeedForward,
     PackedLinear,
     PackedSelfAttention,
+    packed_norm,
 )
 from vaswani_plugin.modules.attention import MultiHeadAttention
 from vaswani_plugin.modules.embedding import Embedding
@@ -194,7 +194,7 @@ class PackedLayer:
         self.feed_forward = PackedFeedForward(layer.feed_forward, layer.feed_forward_norm.norm)
         if isinstance(layer, DecoderLayer):
             self.cross_attention = PackedCrossAttention(layer.cross_attention)
-            self.cross_attention_norm = PackedAddNorm(layer.cross_attention_norm.norm)
+            self.cross_attention_norm = packed_norm(layer.cross_attention_norm.norm)
 
 
 class Packed:

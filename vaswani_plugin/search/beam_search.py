@@ -44,12 +44,6 @@ Choose = Callable[[Tensor, Tensor, Tensor], Candidates]
 """(log P of the next token (b, W, V), log P so far (b, W), open groups (b, G)) -> candidates."""
 
 
-def chunk_rows(vocabulary: int, beams: int, device: torch.device) -> int:
-    """Return how many sentences are processed together, at least 1."""
-    elements = CHUNK if runs_on_host(device) else DEVICE_CHUNK
-    return max(1, elements // (vocabulary * beams))
-
-
 class BeamSearch:
     """The search over one batch of sentences, whose sources the models have encoded.
 
@@ -95,15 +89,7 @@ class BeamSearch:
         self.results: list[list[Hypothesis]] = [[] for _ in limits]
 
     def run(self) -> list[list[Hypothesis]]:
-        """Run the search.
-
-        Returns:
-            The hypotheses of each sentence as fairseq's dictionaries, the best score first.
-
-        Raises:
-            UserError: when a model's output is not a number, or when the constraints leave a
-                sentence without any output.
-        """
+        """The hypotheses of each sentence as fairseq's dictionaries, the best score first."""
         for step in range(self.last_step + 1):
             attention = self.ensemble.step(self.latest, self.parents)
             for tracker in self.trackers:
@@ -139,7 +125,8 @@ class BeamSearch:
         """Choose the candidates, a chunk of the sentences at a time."""
         if self.log_p is None:
             self.log_p = torch.zeros(self.latest.shape, device=self.device)
-        rows = chunk_rows(self.ensemble.vocabulary, self.latest.size(1), self.device)
+        elements = CHUNK if runs_on_host(self.device) else DEVICE_CHUNK
+        rows = max(1, elements // (self.ensemble.vocabulary * self.latest.size(1)))
         found = []
         for begin in range(0, len(self.sentences), rows):
             part = slice(begin, begin + rows)

@@ -98,8 +98,7 @@ def sampled_candidates(
     """Draw W independent samples, each a group of its own.
 
     From the `top_k` likeliest tokens only, or from the smallest set of likeliest tokens whose total
-    probability reaches `top_p` (Holtzman et al. 2020); 0 or less: from all. Without `random`,
-    PyTorch's own generator of the device draws.
+    probability reaches `top_p` (Holtzman et al. 2020); 0 or less: from all.
     """
     if top_p > 0:
         kept, tokens = log_p.sort(dim=2, descending=True)

@@ -56,22 +56,19 @@ class PaperRules:
         return scores
 
     def done(self, kept: Tensor, best_open: Tensor, step: int, limits: Tensor) -> Tensor:
-        """Return which searches can't improve.
+        """Return which searches can't improve, boolean (B,), after `step` + 1 tokens.
 
-        Args:
-            kept: ranks of the kept hypotheses, best first, -inf where there is none, (B, W).
-            best_open: greatest log P of an unfinished hypothesis, (B,).
-            step: tokens of every unfinished hypothesis, less one.
-            limits: greatest number of tokens before the end of sentence, (B,).
-
-        Returns:
-            Boolean (B,).
+        `kept` are the ranks of the kept hypotheses, best first, -inf where there is none, (B, W);
+        `best_open` is the greatest log P of an unfinished one, (B,), `limits` the greatest number
+        of tokens before the end of sentence, (B,).
         """
         if kept.size(1) == 1:
             return kept[:, 0] > -math.inf
         worst = kept[:, min(self.wanted or kept.size(1), kept.size(1)) - 1]
-        bound = best_reachable_score(best_open, step + 2, limits + 1, self.alpha)
-        return (worst > -math.inf) & (worst >= bound)
+        # log P never grows as tokens are added. The longest output has the most favourable penalty
+        # with alpha > 0, the shortest with alpha < 0.
+        favourable = limits + 1 if self.alpha > 0 else step + 2
+        return (worst > -math.inf) & (worst >= best_open / length_penalty(favourable, self.alpha))
 
 
 class FairseqRules:
@@ -106,18 +103,6 @@ class FairseqRules:
     def done(self, kept: Tensor, best_open: Tensor, step: int, limits: Tensor) -> Tensor:
         """See `PaperRules.done`."""
         return kept[:, -1] > -math.inf
-
-
-def best_reachable_score(
-    log_probability: float | Tensor, length: int, limit: int | Tensor, alpha: float
-) -> float | Tensor:
-    """Compute an upper bound of log P / lp over all continuations of a hypothesis.
-
-    log P never grows as tokens are added. With alpha > 0 the penalty is most favourable at the
-    longest output, `limit`, with alpha < 0 at the shortest, `length`.
-    """
-    favourable = limit if alpha > 0 else length
-    return log_probability / length_penalty(favourable, alpha)
 
 
 class Histories(NamedTuple):

@@ -178,11 +178,7 @@ class EncoderDecoderModel:
 
 
 class TransformerModel(EncoderDecoderModel):
-    """A Transformer of `modules` for searches, in evaluation mode.
-
-    Args:
-        model: encoder and decoder.
-    """
+    """A Transformer of `modules` for searches, in evaluation mode."""
 
     def __init__(self, model: EncoderDecoder) -> None:
         longest = (stack.positions.max_positions for stack in (model.encoder, model.decoder))
@@ -239,10 +235,21 @@ def chosen_rows(places: Tensor, width: int) -> Tensor:
 
 
 class RowBeams(ABC):
-    """The part of `Beams` that all models share which have a row for each hypothesis."""
+    """The part of `Beams` that all models share which have a row for each hypothesis.
+
+    Attributes:
+        beams: W of the latest step.
+        features: of the next token, (R, D).
+        project: (..., D) -> logits (..., V).
+    """
 
     beams = 1
-    """W of the latest step."""
+    features: Tensor
+    project: Callable[[Tensor], Tensor]
+
+    def logits(self, sentences: slice) -> Tensor:
+        """See `Beams`."""
+        return self.project(self.features.unflatten(0, (-1, self.beams))[sentences])
 
     def follow(self, tokens: Tensor, parents: Tensor | None) -> None:
         """Take the rows of the hypotheses that the next tokens continue; see `Beams.step`."""
@@ -263,7 +270,7 @@ class CachedBeams(RowBeams):
     """`Beams` by the decoder's own `forward`, which caches keys and values."""
 
     def __init__(self, model: EncoderDecoder, memory: Memory, with_attention: bool) -> None:
-        self.model, self.memory = model, memory
+        self.model, self.memory, self.project = model, memory, model.decoder.project
         self.layer = len(model.decoder.layers) - 1 if with_attention else None
         self.cache: Cache = {}
         self.history = memory.features.new_empty(len(memory.features), 0, dtype=torch.long)
@@ -280,10 +287,6 @@ class CachedBeams(RowBeams):
             return None
         return output.cross_weights[0].mean(dim=1)[:, -1].unflatten(0, (-1, self.beams))
 
-    def logits(self, sentences: slice) -> Tensor:
-        """See `Beams`."""
-        return self.model.decoder.project(self.features.unflatten(0, (-1, self.beams))[sentences])
-
     def select_rows(self, rows: Tensor) -> None:
         """See `RowBeams`."""
         self.memory, self.history = self.memory.select(rows), self.history.index_select(0, rows)
@@ -296,7 +299,7 @@ class TargetBeams(RowBeams):
     """`Beams` for a recurrent encoder-decoder: a step reads one token, from the states so far."""
 
     def __init__(self, decoder: "TargetReader", memory: "RecurrentMemory") -> None:
-        self.decoder, self.memory = decoder, memory
+        self.decoder, self.memory, self.project = decoder, memory, decoder.project
         self.output: RecurrentOutput | None = None
 
     def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
@@ -304,13 +307,9 @@ class TargetBeams(RowBeams):
         self.follow(tokens, parents)
         fed, _, state = self.output or (None, None, None)
         self.output = self.decoder.read(tokens.reshape(-1, 1), self.memory, state, fed)
+        self.features = self.output.features[:, 0]
         weights = self.output.weights  # (R, 1, S)
         return None if weights is None else weights[:, 0].unflatten(0, (-1, self.beams))
-
-    def logits(self, sentences: slice) -> Tensor:
-        """See `Beams`."""
-        features = self.output.features[:, 0].unflatten(0, (-1, self.beams))
-        return self.decoder.project(features[sentences])
 
     def select_rows(self, rows: Tensor) -> None:
         """See `RowBeams`."""
@@ -323,12 +322,8 @@ class TargetBeams(RowBeams):
 class Ensemble:
     """Models that decode together, by the mean of their probabilities and of their attention.
 
-    Args:
-        members: the hypotheses of one batch in each model, over the same dictionary.
-        vocabulary: V, entries of the target dictionary.
-        temperature: divides the logits of every model.
-        with_attention: whether alignments are wanted. Without it none is kept, also of a model that
-            computes its attention anyway: hypotheses would carry it from step to step.
+    The temperature divides the logits of every model. Where alignments aren't wanted, no attention
+    is kept, also of a model that computes it anyway: hypotheses would carry it from step to step.
     """
 
     def __init__(
@@ -349,11 +344,7 @@ class Ensemble:
             member.keep(sentences)
 
     def log_probabilities(self, sentences: slice) -> Tensor:
-        """Return log P of the next token, (b, W, V), in a new tensor, float32 or better.
-
-        Raises:
-            UserError: when a model has more or fewer tokens than the dictionary.
-        """
+        """Return log P of the next token, (b, W, V), in a new tensor, float32 or better."""
         columns = [self._log_softmax(member, sentences) for member in self.members]
         if len(columns) == 1:
             return columns[0]

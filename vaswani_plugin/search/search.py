@@ -197,7 +197,7 @@ class Search:
         return BeamSearch(
             ensemble,
             self._choose,
-            self._constraints(prefix),
+            [partial(self._constrain, prefix=prefix, given=prefix.ne(self.pad)), *self.more],
             self.rules,
             beam=options.beam,
             groups=groups,
@@ -219,10 +219,6 @@ class Search:
             strength = options.diverse_beam_strength
             return diverse_candidates(log_p, so_far, options.beam, groups, strength, open_groups)
         return best_candidates(log_p, so_far, options.beam)
-
-    def _constraints(self, prefix: Tensor) -> list[Constraint]:
-        given = prefix.ne(self.pad)
-        return [partial(self._constrain, prefix=prefix, given=given), *self.more]
 
     def _constrain(self, log_p: Tensor, step: Step, prefix: Tensor, given: Tensor) -> None:
         """Apply the options' constraints; tokens that the prefix forces are exempt from them."""
@@ -247,10 +243,9 @@ class Search:
             block_repeats(log_p, step.history, size)
 
     def _limits(self, sources: Tensor, prefix: Tensor) -> tuple[list[int], np.ndarray | None]:
-        """Compute the greatest number of tokens before the end of each sentence.
+        """Greatest numbers of tokens before the end of each sentence, and the sources' lengths.
 
-        Returns:
-            The numbers, and the lengths of the sources (B,), which the host waits for here.
+        The host waits for the device here.
         """
         known_lengths = sources.ne(self.pad).sum(dim=1).cpu().numpy()
         if not known_lengths.all():
@@ -298,11 +293,7 @@ def split_among_threads(sentences: int) -> list[slice]:
 
 @contextmanager
 def threads_inside(multiply_adds: int) -> Iterator[None]:
-    """Give PyTorch's operations one thread in the block, if a step has little to compute.
-
-    Args:
-        multiply_adds: of a step of the search, in all rows together.
-    """
+    """Give PyTorch's operations one thread in the block, if a step has little to compute."""
     threads = torch.get_num_threads()
     if threads == 1 or multiply_adds >= WORTH_THREADS:
         yield
@@ -315,20 +306,19 @@ def threads_inside(multiply_adds: int) -> Iterator[None]:
 
 
 def run_in_threads(work: Callable[[slice], None], shares: list[slice]) -> None:
-    """Run `work` on each share in its own thread; a single share runs in the caller's thread.
+    """Run `work` on each share in a thread of its own; a single one runs in the caller's thread.
 
-    Meanwhile PyTorch's threads are divided among the shares. Whether gradients are computed is
-    as in the caller. The exception of the first share that fails is raised.
+    PyTorch's threads are divided among them. The first error is raised.
     """
     if len(shares) == 1:
         work(shares[0])
         return
-    threads, gradients = torch.get_num_threads(), torch.is_grad_enabled()
+    threads = torch.get_num_threads()
 
+    @torch.no_grad()
     def run_share(share: slice) -> None:  # both settings are per thread
         torch.set_num_threads(max(1, threads // len(shares)))
-        with torch.set_grad_enabled(gradients):
-            work(share)
+        work(share)
 
     try:
         with ThreadPoolExecutor(len(shares)) as pool:
@@ -345,7 +335,7 @@ def hard_alignment(
     Returns pairs (source word, target word) in the order of the target, counted from 0 without
     padding and ends of sentence; none where either side has no word.
     """
-    is_source, is_target = _is_word(source, pad, eos), _is_word(target, pad, eos)
+    is_source, is_target = (x.ne(pad) & x.ne(eos) for x in (source, target))
     if not bool(is_source.any()) or not bool(is_target.any()):
         return []
     found = attention[is_target][:, is_source].argmax(dim=1)
@@ -359,7 +349,3 @@ def soft_alignment(attention: Tensor, source: Tensor, target: Tensor, pad: int) 
     """
     rows = attention[target.ne(pad)][:, source.ne(pad)].tolist()
     return [[f"{weight:.6f}" for weight in row] for row in rows if row]
-
-
-def _is_word(tokens: Tensor, pad: int, eos: int) -> Tensor:
-    return torch.logical_and(tokens.ne(pad), tokens.ne(eos))

@@ -58,7 +58,7 @@ class RereadBeams(RowBeams):
     """`Beams` for any language model of ours. Every step computes the whole text again."""
 
     def __init__(self, model: TextModel, prompts: Tensor, lengths: Tensor) -> None:
-        self.model = model
+        self.model, self.project = model, model.decoder.project
         self.text, self.lengths = prompts, lengths  # (R, P + T), (R,)
 
     def step(self, tokens: Tensor, parents: Tensor | None) -> None:
@@ -76,10 +76,6 @@ class RereadBeams(RowBeams):
             torch.arange(len(features), device=features.device), self.lengths - 1
         ]
 
-    def logits(self, texts: slice) -> Tensor:
-        """See `Beams`."""
-        return self.model.decoder.project(self.features.unflatten(0, (-1, self.beams))[texts])
-
     def select_rows(self, rows: Tensor) -> None:
         """See `RowBeams`."""
         self.text, self.lengths = self.text[rows], self.lengths[rows]
@@ -90,7 +86,7 @@ class RecurrentBeams(RowBeams):
     """`Beams` for our recurrent language model: a step reads one token, from the states so far."""
 
     def __init__(self, model: RecurrentLanguageModel, prompts: Sources, lengths: Tensor) -> None:
-        self.model = model
+        self.model, self.project = model, model.project
         # PyTorch packs texts by lengths on the CPU.
         on_host = torch.as_tensor(prompts.lengths, device="cpu")
         features, self.states = model.read(prompts.tokens, None, on_host)
@@ -102,10 +98,6 @@ class RecurrentBeams(RowBeams):
         if parents is not None:
             features, self.states = self.model.read(tokens.reshape(-1, 1), self.states)
             self.features = features[:, 0]
-
-    def logits(self, texts: slice) -> Tensor:
-        """See `Beams`."""
-        return self.model.project(self.features.unflatten(0, (-1, self.beams))[texts])
 
     def select_rows(self, rows: Tensor) -> None:
         """See `RowBeams`."""

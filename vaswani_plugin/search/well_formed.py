@@ -40,17 +40,10 @@ def count_words(tokens: Tensor, ends_word: Tensor, pad: int, eos: int) -> Tensor
 
 
 class SymbolTables:
-    """The kinds of a target dictionary's symbols, and which of them may come next, as tensors.
+    """The kinds of a target dictionary's symbols (see `symbols_of`), and which may come next.
 
     A dictionary may have closing symbols with a label, without one, or both. An opening symbol
     without a closing one is never written, nor are special symbols.
-
-    Args:
-        symbols: the dictionary's symbols by number; None for special symbols and filling.
-        eos: number of the end of sentence.
-
-    Raises:
-        UserError: no tree can be written with them.
     """
 
     def __init__(self, symbols: Sequence[str | None], eos: int) -> None:
@@ -95,14 +88,8 @@ class SymbolTables:
 class WellFormedTrees:
     """The `Tracker` that allows only well-formed trees in the search of one batch.
 
-    Args:
-        tables: of the target's symbols.
-        words: number of words of each sentence, (B,).
-        limits: greatest number of symbols of each tree, (B,).
-        max_openings: brackets that may be opened in a row.
-
-    Raises:
-        UserError: when a sentence has no words, or too many for a tree within its limit.
+    A sentence has so many `words` (B,), its tree at most `limits` (B,) symbols, and at most
+    `max_openings` brackets are opened in a row.
     """
 
     def __init__(
@@ -178,12 +165,7 @@ class WellFormedTrees:
 
 
 class SymbolDictionary(Dictionary, Protocol):
-    """A dictionary that also lists its symbols: ours and fairseq's.
-
-    Attributes:
-        symbols: by number.
-        nspecial: number of special symbols, which come first.
-    """
+    """A dictionary, ours or fairseq's, that also lists its symbols; `nspecial` come first."""
 
     symbols: list[str]
     nspecial: int
@@ -207,11 +189,7 @@ class Grammar:
 
     @cached_property
     def tables(self) -> SymbolTables:
-        """The tables of the constraint.
-
-        Raises:
-            UserError: no tree can be written with the target's symbols.
-        """
+        """The tables of the constraint; a UserError: no tree can be written with the symbols."""
         return SymbolTables(symbols_of(self.target), self.target.eos())
 
     @cached_property
