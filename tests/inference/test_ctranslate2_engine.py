@@ -242,12 +242,9 @@ def test_it_starts_without_torch(tmp_path):
     assert outputs[1] == (0, outputs[0][1], b"")
 
 
-@pytest.mark.parametrize("command", ["translate", "serve"])
 @pytest.mark.parametrize(("has_gpu", "device"), [(True, "cuda"), (False, "cpu")])
-def test_ctranslate2_is_asked_for_its_gpu(tmp_path, monkeypatch, command, has_gpu, device):
+def test_ctranslate2_is_asked_for_its_gpu(tmp_path, monkeypatch, has_gpu, device):
     """PyTorch may see another one, or none."""
-    if command == "serve":
-        pytest.importorskip("starlette", reason="NOT TESTED: the extra serve is not installed")
     export_to_ctranslate2(write_toy_bundle(tmp_path), tmp_path / "ct2")
     asked = {}
 
@@ -258,6 +255,5 @@ def test_ctranslate2_is_asked_for_its_gpu(tmp_path, monkeypatch, command, has_gp
     monkeypatch.setattr(ctranslate2_engine, "has_gpu", lambda: has_gpu)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: not has_gpu)
     monkeypatch.setattr(Translator, "from_pretrained", load)
-    flags = ["--port", 0] if command == "serve" else []
-    assert "this is enough" in vaswani(command, "--model", tmp_path / "ct2", *flags).error
+    assert "this is enough" in vaswani("translate", "--model", tmp_path / "ct2").error
     assert str(asked["device"]) == device

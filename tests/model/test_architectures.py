@@ -124,12 +124,6 @@ def hydra_configuration(name: str, *overrides: str) -> DictConfig:
 WITH_A_FILE = sorted(path.stem for path in (HYDRA_CONFIGS / "model").glob("*.yaml"))
 
 
-def test_a_size_changes_what_depends_on_it():
-    cfg = hydra_configuration("vaswani_big", "model.d_model=256", "model.d_k=16")
-    assert (cfg.model.d_model, cfg.model.d_k, cfg.model.dropout) == (256, 16, 0.3)
-    assert cfg.lr_scheduler.d_model == 256  # Eq. 3
-
-
 @pytest.mark.parametrize("name", WITH_A_FILE)
 def test_hydra_configuration_is_what_the_flags_give(name: str):
     """model=ROW sets what --arch ROW sets, key for key."""

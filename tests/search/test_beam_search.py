@@ -161,16 +161,6 @@ def test_double_precision_scores_are_those_of_forced_decoding():
                 assert total == pytest.approx(log_p, rel=1e-6)
 
 
-def test_the_limit_is_each_sentences_own(task):
-    """a x source + b words and the end; the models never want to end by themselves."""
-    model = make_peaked_model(SYMBOLS)
-    with torch.no_grad():
-        model.projection_weight[EOS] = 0
-    found = search(task, [model], SOURCES, None, beam=3, lenpen=1.0, max_len_a=2, max_len_b=1)
-    lengths = [max(len(h["tokens"]) for h in hypotheses) for hypotheses in found]
-    assert lengths == [2 * (len(source) + 1) + 1 + 1 for source in SOURCES]
-
-
 @pytest.fixture(scope="module")
 def eager_models():
     """Models that end late to early, and their functions of each short source."""

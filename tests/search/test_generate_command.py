@@ -44,23 +44,3 @@ def test_generate_prints_what_fairseqs_search_prints(
                 assert mine[0] == pytest.approx(line[0], abs=1e-4) and mine[1:] == line[1:], name
             else:
                 assert mine == line, name
-
-
-def test_interactive_ensemble_by_sampling(run_fairseq, toy_data_bin, stock_checkpoint, tmp_path):
-    words = (toy_data_bin / "dict.src.txt").read_text(encoding="utf-8").split()[::2]
-    lines = [" ".join(words[:5]), words[6], ""]
-    (tmp_path / "input").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    run = run_fairseq(
-        *("interactive", toy_data_bin, "--task", "vaswani_translation", "--cpu"),
-        *("--path", f"{stock_checkpoint}:{stock_checkpoint}", "--input", tmp_path / "input"),
-        *("--sampling", "--sampling-topp", 0.9, "--beam", 3, "--nbest", 3, "--seed", 1),
-        *("--source-lang", "src", "--target-lang", "tgt"),
-    )
-    assert run.returncode == 0, run.stderr
-    found = parse(run.stdout)
-    assert [fields for name, fields in found.items() if name[0] == "S"] == [[[s]] for s in lines]
-    for number in range(2):
-        scores = [score for score, _ in found[f"H-{number}"]]
-        assert len(scores) == 3 and scores == sorted(scores, reverse=True)
-        assert len(found[f"P-{number}"]) == 3
-    assert found["H-2"] == [[0.0, ""]]  # nothing, translated

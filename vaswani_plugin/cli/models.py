@@ -159,8 +159,8 @@ def card(*, model: Folder, result: Path | None = None, format: Format = "text") 
     Args:
         result: the recipe's result.json; the card shows its data, updates, scores and versions.
     """
+    from vaswani_plugin.export.model_card import write_card
     from vaswani_plugin.inference.checkpoints import load_checkpoint, save_safetensors
-    from vaswani_plugin.inference.model_card import write_card
     from vaswani_plugin.text.settings import CARD, CONFIG, MODEL, SAFETENSORS, read_settings
 
     read_settings(model)  # raises if the folder is not a bundle

@@ -48,8 +48,8 @@ from vaswani_plugin.export.huggingface_tokenizer import (
     require_one_dictionary,
     tokenizer_config,
 )
+from vaswani_plugin.export.model_card import front_matter
 from vaswani_plugin.inference.checkpoints import shared_owners
-from vaswani_plugin.inference.model_card import front_matter
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.search.options import PAPER_DECODING
 from vaswani_plugin.text.dictionary import BOS, EOS, PAD, UNK, Dictionary

@@ -26,12 +26,8 @@ from vaswani_plugin.text.settings import (
     read_settings,
 )
 
-SIZES = (
-    *("d_model", "d_ff", "encoder_layers", "decoder_layers", "layers", "heads", "d_k", "d_v"),
-    *("d_hidden", "dropout", "positions", "share_embeddings", "attention_window", "next_word"),
-    *("input_feeding", "max_source_positions", "max_target_positions", "tokens_per_sample"),
-)
-"""Options of a model that its card lists if they are set."""
+_OF_THE_RUN = ("_name", "compile", "checkpoint_activations")
+"""Options of a model that say nothing of it."""
 _SIGNATURE = re.compile(r"\n<!-- vaswani card, sha256 of the lines above: ([0-9a-f]{64}) -->\n$")
 _TEMPLATE = Path(__file__).with_name("model_card.md")
 
@@ -137,8 +133,7 @@ def _model_rows(
     rows: list[tuple[str, Any]] = [("architecture", source)]
     if "parameters" in result:
         rows.append(("parameters", f"{int(result['parameters']):,}"))
-    options = config["model"]
-    rows += _set({name: options.get(name) for name in SIZES}).items()
+    rows += _set({k: v for k, v in config["model"].items() if k not in _OF_THE_RUN}).items()
     return rows + [(f"symbols of `{name}`", f"{count:,}") for name, count in dictionaries.items()]
 
 
