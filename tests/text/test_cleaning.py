@@ -269,7 +269,7 @@ def test_invisible_characters_are_removed_where_they_mean_nothing(tmp_path):
     [
         ({"a": b"x\n"}, "--pair aa --train a", ["--pair aa: two different languages"]),
         ({"a": b"x\n"}, "--pair aa-bb --train a a a", ["give two files"]),
-        ({"a": b"x\n" * 30}, "--pair aa-bb --train a", ["a:1: only one column"]),
+        ({"a": b"x\n" * 30}, "--pair aa-bb --train a", ["a:1: empty: 30 of 30 pairs"]),
         ({"a": b"x\tt\n" * 30}, "--pair aa-bb --train a", ["1 pairs are too few"]),
         ({"a": b"x\n"}, "--pair aa-bb --train -", ["-: a pipe can't be read twice"]),
         ({"raw/train.aa": b"x\n"}, "--pair aa-bb --train raw/train.aa", ["raw/train.aa", "give"]),

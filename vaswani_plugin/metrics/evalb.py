@@ -33,7 +33,6 @@ _KEYWORDS = {
     "QUOTE_TERM": "quotes",
     "EQ_LABEL": "equal_labels",
     "EQ_WORD": "equal_words",
-    "DEBUG": "debug",
     "MAX_ERROR": "max_error",
     "CUTOFF_LEN": "cutoff",
     "LABELED": "label",
@@ -44,14 +43,13 @@ _KEYWORDS = {
 class Parameters:
     """The settings of a .prm file; the defaults are EVALB's without such a file.
 
-    debug: is read and has no effect. max_error: more errors end the scoring. cutoff: the longest
+    max_error: more errors end the scoring. cutoff: the longest
     sentence of the second summary, in words. label: whether labels must match. delete: brackets and
     words with these labels don't count. delete_for_length: words with these tags don't count in the
     length. quotes: tags of quotation marks, restored where only one side deletes them.
     equal_labels, equal_words: pairs that count as equal, both ways.
     """
 
-    debug: int = 0
     max_error: int = 10
     cutoff: int = 40
     label: int = 1
@@ -86,23 +84,22 @@ def parse_parameters(lines: Iterable[str], name: str) -> Parameters:
         if line.startswith("#") or not line.split():
             continue
         keyword, *values = line.split()
+        if keyword == "DEBUG":  # what EVALB itself prints
+            continue
         attribute = _KEYWORDS.get(keyword)
         is_pair = keyword.startswith("EQ_")
-        if attribute is None or len(values) != 1 + is_pair:
-            known = ", ".join(_KEYWORDS)
+        now = getattr(settings, attribute or "", None)
+        is_number = isinstance(now, int)
+        if now is None or len(values) != 1 + is_pair or (is_number and not values[0].isdecimal()):
             raise ValueError(
-                f"{name}:{number}: {line.strip()!r}: must be a keyword ({known}) and a value; two "
-                "values after EQ_LABEL and EQ_WORD"
+                f"{name}:{number}: {line.strip()!r}: must be a keyword ({', '.join(_KEYWORDS)}) "
+                "and a value, of MAX_ERROR, CUTOFF_LEN and LABELED a number; two values after "
+                "EQ_LABEL and EQ_WORD"
             )
-        now = getattr(settings, attribute)
         one, other = values[0], values[-1]
-        if not isinstance(now, int):
-            changed: Any = now | ({(one, other), (other, one)} if is_pair else {one})
-        elif re.fullmatch("[01]" if keyword == "LABELED" else "[0-9]{1,9}", one):
-            changed = int(one)
-        else:
-            allowed = "0 or 1" if keyword == "LABELED" else "a number from 0 on"
-            raise ValueError(f"{name}:{number}: {keyword} takes {allowed}, not {one!r}")
+        changed: Any = (
+            int(one) if is_number else now | ({(one, other), (other, one)} if is_pair else {one})
+        )
         settings = replace(settings, **{attribute: changed})
     return settings
 
@@ -189,6 +186,10 @@ def _restore_quotes(gold: _Line, test: _Line, parameters: Parameters) -> None:
                 side, place, first = (0, other, j) if is_deleted else (1, one, i)
                 lines[side].counts[place] += 1
                 indices[side][first:] = [index + 1 for index in indices[side][first:]]
+
+
+SUMMED = ("matched", "gold", "test", "crossing", "words", "tags")
+"""The counts of a `SentenceScore`."""
 
 
 @dataclass
@@ -307,26 +308,25 @@ def summary(scores: Sequence[SentenceScore]) -> dict[str, float | None]:
     Shares are in percent; F is None where nothing matched.
     """
     valid = [score for score in scores if score.status == SCORED]
-    matched = sum(score.matched for score in valid)
-    recall = percent(matched, sum(score.gold for score in valid))
-    precision = percent(matched, sum(score.test for score in valid))
+    count = len(valid)
+    sums = {name: sum(getattr(score, name) for score in valid) for name in SUMMED}
+    recall = percent(sums["matched"], sums["gold"])
+    precision = percent(sums["matched"], sums["test"])
     both = recall + precision
-    complete = sum(score.gold == score.test == score.matched for score in valid)
-    values = (
-        len(scores),
-        sum(score.status == ERROR for score in scores),
-        sum(score.status == SKIPPED for score in scores),
-        len(valid),
-        recall,
-        precision,
-        2 * precision * recall / both if both else None,
-        percent(complete, len(valid)),
-        sum(score.crossing for score in valid) / len(valid) if valid else 0.0,
-        percent(sum(score.crossing == 0 for score in valid), len(valid)),
-        percent(sum(score.crossing <= 2 for score in valid), len(valid)),
-        percent(sum(score.tags for score in valid), sum(score.words for score in valid)),
-    )
-    return dict(zip(TITLES, values, strict=True))
+    return {
+        "sentence": len(scores),
+        "error_sentence": sum(score.status == ERROR for score in scores),
+        "skip_sentence": sum(score.status == SKIPPED for score in scores),
+        "valid_sentence": count,
+        "bracketing_recall": recall,
+        "bracketing_precision": precision,
+        "bracketing_fmeasure": 2 * precision * recall / both if both else None,
+        "complete_match": percent(sum(s.gold == s.test == s.matched for s in valid), count),
+        "average_crossing": sums["crossing"] / count if count else 0.0,
+        "no_crossing": percent(sum(s.crossing == 0 for s in valid), count),
+        "2_or_less_crossing": percent(sum(s.crossing <= 2 for s in valid), count),
+        "tagging_accuracy": percent(sums["tags"], sums["words"]),
+    }
 
 
 def percent(part: int, whole: int) -> float:
@@ -353,9 +353,8 @@ def row(score: SentenceScore) -> str:
 
 def total_row(scores: Sequence[SentenceScore]) -> str:
     """The table's last lines."""
-    names = ("matched", "gold", "test", "crossing", "words", "tags")
     matched, gold, test, crossing, words, tags = (
-        sum(getattr(score, name) for score in scores) for name in names
+        sum(getattr(score, name) for score in scores) for name in SUMMED
     )
     brackets = ""
     if gold and test:

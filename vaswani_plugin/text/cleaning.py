@@ -14,7 +14,6 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -39,11 +38,10 @@ SHORT = 10
 """Characters added to both lengths before the comparison: short sentences vary most."""
 
 REPEATED, LEAKED = "repeated", "shares a sentence with held-out text"
-EMPTY, ONE_COLUMN, TOO_LONG = "empty", "only one column", "too long"
+EMPTY, TOO_LONG = "empty", "too long"
 COPY, UNEVEN = "the same text on both sides", "lengths that don't fit"
 REMEDIES = {
-    EMPTY: "fill the empty sides or give other files",
-    ONE_COLUMN: "separate source and target by a tab, or give two files",
+    EMPTY: "give two files without empty lines, or one with source <tab> target",
     TOO_LONG: "one sentence a line, or raise --max-length",
     COPY: "give two different files",
     UNEVEN: "the sides must correspond line by line; if they do, raise --max-ratio",
@@ -52,6 +50,7 @@ REMEDIES = {
 """By rule, the remedy if it drops most of a file. Repeated lines are no fault of a file."""
 
 Pair = tuple[str, str]
+Keys = tuple[int, int]
 
 
 def has_controls(line: str) -> bool:
@@ -120,44 +119,20 @@ def clean(
     return {"read": kept + removed.total(), "kept": kept, "removed": dict(removed)}
 
 
-def normal_form(sentence: str) -> str:
-    """Returns a text that is equal for equal sentences."""
-    return " ".join(unicodedata.normalize("NFC", sentence).lower().split())
-
-
 def sentence_key(sentence: str) -> int:
-    """Returns an 8-byte hash. Of n sentences about n^2 / 2^65 are wrongly equal."""
-    digest = hashlib.blake2b(normal_form(sentence).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
+    """Returns an 8-byte hash, equal for sentences that are the same.
 
-
-def broken_own_rule(
-    left: str, right: str | None, proportion: float, max_length: int, max_ratio: float
-) -> str | None:
-    """Returns the first rule of `prepare_pairs` that a pair breaks, or None.
-
-    Args:
-        left, right: the pair; None: there is one column.
-        proportion: usual length of the right side over that of the left side, in characters.
-        max_length, max_ratio: as in `prepare_pairs`.
+    Of n sentences about n^2 / 2^65 are wrongly equal.
     """
-    if right is None:
-        return ONE_COLUMN
-    if not left.strip() or not right.strip():
-        return EMPTY
-    if max(len(left.encode()), len(right.encode())) > max_length:
-        return TOO_LONG
-    if normal_form(left) == normal_form(right):
-        return COPY
-    lengths = len(left) * proportion + SHORT, len(right) + SHORT
-    return UNEVEN if max(lengths) > max_ratio * min(lengths) else None
+    text = " ".join(unicodedata.normalize("NFC", sentence).lower().split())
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-def read_rows(paths: tuple[str, ...], languages: Pair) -> Iterator[tuple[str, str, str | None]]:
+def read_rows(paths: tuple[str, ...], languages: Pair) -> Iterator[tuple[str, str, str]]:
     """Yields (FILE:LINE, source, target) of two files, or of one with tab-separated columns.
 
     A first line whose first two columns are the languages' codes (or "source" and "target") is a
-    heading and is skipped. The target is None if a line has one column.
+    heading and is skipped. The target is empty if a line has one column.
 
     Raises:
         UserError: the files differ in length, are empty or no text; names file and line.
@@ -171,45 +146,10 @@ def read_rows(paths: tuple[str, ...], languages: Pair) -> Iterator[tuple[str, st
     else:
         rows = (line.split("\t") for line in read_text(paths[0]))
     for number, row in enumerate(rows, start=1):
-        columns = list(map(remove_invisible, row[:2]))
+        left, right = map(remove_invisible, [*row, ""][:2])
         is_first = number == len(paths) == 1
-        if not (is_first and [column.strip().lower() for column in columns] in headings):
-            target = columns[1] if len(columns) > 1 else None
-            yield f"{paths[0]}:{number}", columns[0], target
-
-
-@dataclass
-class Dropped:
-    """Counts the dropped pairs of a file by rule, with the first place of each rule."""
-
-    read: int = 0
-    rules: dict[str, tuple[int, str]] = field(default_factory=dict)
-
-    def keeps(self, rule: str | None, place: str) -> bool:
-        """Counts a pair and the rule that it breaks; returns whether it is kept."""
-        self.read += 1
-        if rule is not None:
-            count, first = self.rules.get(rule, (0, place))
-            self.rules[rule] = count + 1, first
-        return rule is None
-
-    def as_json(self) -> dict[str, Any]:
-        """Returns the counts for the report.
-
-        Raises:
-            UserError: one rule dropped too much of the file, or the rules dropped all of it.
-        """
-        for rule, (count, first) in self.rules.items():
-            if rule in REMEDIES and count > MOST_DROPPED * self.read:
-                raise UserError(
-                    f"{first}: {rule}: {count:,} of {self.read:,} pairs, first here: "
-                    f"{REMEDIES[rule]}"
-                )
-        kept = self.read - sum(count for count, _ in self.rules.values())
-        if not kept:
-            raise UserError(f"no pairs are left: {self.rules}")
-        rules = {rule: {"count": n, "first": first} for rule, (n, first) in self.rules.items()}
-        return {"read": self.read, "kept": kept, "dropped": rules}
+        if not (is_first and [left.strip().lower(), right.strip().lower()] in headings):
+            yield f"{paths[0]}:{number}", left, right
 
 
 def prepare_pairs(
@@ -244,22 +184,46 @@ def prepare_pairs(
     train = read_rows(files["train"], languages)
     sample = (len(right) / len(left) for _, left, right in train if left and right)
     proportion = median(list(islice(sample, SAMPLE)) or [1.0])
+    seen: set[Keys] = set()
 
-    def kept(name: str) -> Iterator[tuple[Pair, tuple[int, int]]]:
-        """Yields the pairs that break no rule, with their keys."""
-        found = Dropped()
-        seen = set()
-        for place, left, right in read_rows(files[name], languages):
-            rule = broken_own_rule(left, right, proportion, max_length, max_ratio)
-            keys = sentence_key(left), sentence_key(right or "")
-            if rule is None and keys in seen:
-                rule = REPEATED
-            elif rule is None and (keys[0] in held_out[0] or keys[1] in held_out[1]):
-                rule = LEAKED
+    def broken(left: str, right: str, keys: Keys) -> str | None:
+        """The first rule that a pair breaks."""
+        if not left.strip() or not right.strip():
+            return EMPTY
+        if max(len(left.encode()), len(right.encode())) > max_length:
+            return TOO_LONG
+        if keys[0] == keys[1]:
+            return COPY
+        lengths = len(left) * proportion + SHORT, len(right) + SHORT
+        if max(lengths) > max_ratio * min(lengths):
+            return UNEVEN
+        if keys in seen:
+            return REPEATED
+        return LEAKED if keys[0] in held_out[0] or keys[1] in held_out[1] else None
+
+    def kept(name: str) -> Iterator[tuple[Pair, Keys]]:
+        """Yields the pairs of a file that break no rule, with their keys; then reports on it."""
+        read = 0
+        dropped: dict[str, dict[str, Any]] = {}
+        seen.clear()
+        for read, (place, left, right) in enumerate(read_rows(files[name], languages), start=1):  # noqa: B007
+            keys = sentence_key(left), sentence_key(right)
+            rule = broken(left, right, keys)
             seen.add(keys)
-            if found.keeps(rule, place):
-                yield (left, right or ""), keys
-        report["files"][name] = found.as_json()
+            if rule is None:
+                yield (left, right), keys
+            else:
+                dropped.setdefault(rule, {"count": 0, "first": place})["count"] += 1
+        for rule, found in dropped.items():
+            if rule in REMEDIES and found["count"] > MOST_DROPPED * read:
+                raise UserError(
+                    f"{found['first']}: {rule}: {found['count']:,} of {read:,} pairs, first here: "
+                    f"{REMEDIES[rule]}"
+                )
+        rest = read - sum(found["count"] for found in dropped.values())
+        if not rest:
+            raise UserError(f"{' '.join(files[name])}: no pairs are left: {dropped}")
+        report["files"][name] = {"read": read, "kept": rest, "dropped": dropped}
 
     with ExitStack() as stack:
         writers: dict[str, list[Callable[[str], None]]] = {}

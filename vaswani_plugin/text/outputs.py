@@ -185,16 +185,13 @@ def line_progress(inputs: list[str], output: Path | None) -> "tqdm":
     total = None
     if is_shown and all(path != "-" and Path(path).is_file() for path in inputs):
         try:
-            total = sum(map(count_lines, inputs))
+            total = 0
+            for path in inputs:
+                with open_binary(path) as stream:
+                    total += sum(1 for _ in stream)
         except (UserError, *GZIP_ERRORS):  # its reader reports it, after the lines before it
             total = None
     return tqdm(total=total, unit=" lines", disable=not is_shown)
-
-
-def count_lines(path: str) -> int:
-    """Counts the lines of a file; a last line without a line end counts."""
-    with open_binary(path) as stream:
-        return sum(1 for _ in stream)
 
 
 @contextmanager
@@ -210,16 +207,11 @@ def new_data_folder(output: Path) -> Iterator[tuple[Path, Path]]:
     """
     output = Path(os.path.realpath(output))
     inside = list(output.iterdir()) if output.is_dir() else [output] if output.exists() else []
-    for path in inside:
-        if path.is_dir() or not any(map(path.match, DATA_FILES)):
-            raise UserError(
-                f"--output {output}: it holds {path.name}; only a folder of nothing but binarized "
-                "data is replaced: give a new folder"
-            )
-    if inside and not any(path.match("dict*.txt") for path in inside):
+    others = [path for path in inside if path.is_dir() or not any(map(path.match, DATA_FILES))]
+    if others or (inside and not any(path.match("dict*.txt") for path in inside)):
         raise UserError(
-            f"--output {output}: it holds {inside[0].name} and no dict*.txt; only a folder of "
-            "binarized data is replaced: give a new folder"
+            f"--output {output}: it holds {(others or inside)[0].name}; only a folder of a "
+            "dictionary and nothing but binarized data is replaced: give a new folder"
         )
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as parent:
