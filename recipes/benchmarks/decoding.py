@@ -193,15 +193,6 @@ def search_alone(args: argparse.Namespace) -> dict[str, float]:
         outputs = [length for batch in some for length in decode(batch)]
         found[mode] = len(outputs) / (time.perf_counter() - start)
         found[f"{mode}_subwords"] = sum(outputs) / len(outputs)
-    if args.idle:
-        sys.path.insert(0, str(Path(__file__).parent / "peers"))
-        from watch import IdleTime
-
-        idle = IdleTime()
-        idle.start()
-        for batch in batches[:4]:
-            decode(batch)
-        found["idle_share"] = idle.share()
     return found
 
 
@@ -237,8 +228,7 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
             runs[name].append(measure(command, text, args.work / f"{name}.txt"))
         for name, found in alone.items():
             output = args.work / f"{name}.json"
-            idle = ["--idle"] if args.gpu and name.startswith("ours") else []
-            again = [sys.executable, __file__, *sys.argv[1:], "--engine", name, *idle]
+            again = [sys.executable, __file__, *sys.argv[1:], "--engine", name]
             measure(again, stdout=output)
             found.append(json.loads(output.read_text(encoding="utf-8")))
     return {
@@ -275,17 +265,14 @@ def as_table(result: dict[str, Any]) -> str:
             speed, cpu, peak = (row[k] for k in ("sentences_per_second", "cpu_seconds", "peak_mib"))
             cells = f"{speed:.1f} | {cpu:.1f} | {peak:,.0f} | {speed / stock:.2f}"
             lines.append(f"| {name} | {cells} |")
-    lines += ["", "| search alone | sentences/s | one at a time | subwords | times stock | idle |"]
-    lines += ["|---|---|---|---|---|---|"]
+    lines += ["", "| search alone | sentences/s | one at a time | subwords | times stock |"]
+    lines += ["|---|---|---|---|---|"]
     stock = result["alone"]["stock"]["batch"]
     for name, row in result["alone"].items():
         one = f"{row['one']:.1f}" if "one" in row else ""
-        idle = f"{100 * row['idle_share']:.1f}%" if "idle_share" in row else ""
         spread = f"{row['batch']:.1f} ({row['batch_lowest']:.1f} to {row['batch_highest']:.1f})"
         times = row["batch"] / stock
-        lines.append(
-            f"| {name} | {spread} | {one} | {row['batch_subwords']:.1f} | {times:.2f} | {idle} |"
-        )
+        lines.append(f"| {name} | {spread} | {one} | {row['batch_subwords']:.1f} | {times:.2f} |")
     return "\n".join(lines)
 
 
@@ -308,9 +295,8 @@ def options() -> argparse.ArgumentParser:
     add("--beam", type=int, default=4, help="beam size (default: 4)")
     add("--threads", type=int, default=os.cpu_count())
     add("--repetitions", type=int, default=3, help="runs of each engine (default: 3)")
-    add("--gpu", action="store_true", help="on the first GPU; also how long it idles")
+    add("--gpu", action="store_true", help="on the first GPU")
     add("--engine", help=argparse.SUPPRESS)  # a process of one engine, started by this script
-    add("--idle", action="store_true", help=argparse.SUPPRESS)
     return parser
 
 

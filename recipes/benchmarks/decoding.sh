@@ -6,8 +6,7 @@
 #   bash recipes/benchmarks/decoding.sh --model CHECKPOINT --data-bin DATA_BIN --sentences 96 --output-length 20 --alone
 #
 # --help lists the options. Every engine has the same beam, batches and length penalty, |Y|^0.6; with
-# --output-length all outputs have the same length, so that the model needs no training. On a GPU
-# (--gpu) it also says how long the device idles.
+# --output-length all outputs have the same length, so that the model needs no training.
 # Expected: at least twice stock's speed; base alone at least CTranslate2's in batches.
 set -euo pipefail
 

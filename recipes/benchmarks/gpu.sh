@@ -2,17 +2,49 @@
 # Everything that wants a GPU, on one of them, in about ten minutes: training base and big in bf16 beside
 # fairseq's stock `transformer`, decoding base beside stock and CTranslate2, and the tests of tests/gpu.
 #
-#   bash recipes/benchmarks/gpu.sh                              all of it
-#   bash recipes/benchmarks/gpu.sh --parts training --sizes big
-#   bash recipes/benchmarks/gpu.sh --device cpu                 a rehearsal with vaswani_debug
+#   bash recipes/benchmarks/gpu.sh              writes work/gpu/gpu-report.md
+#   bash recipes/benchmarks/gpu.sh DIR          writes DIR/gpu-report.md
+#   bash recipes/benchmarks/gpu.sh --cpu DIR    a rehearsal with vaswani_debug
 #
-# Writes WORK/gpu-report.md (WORK: work/gpu). A part that fails is reported, and
-# the others are done; the exit code is then 1. --help lists the options.
-# Batch: --max-tokens (25,000 where the GPU has 60 GB, else 4,096) x 1 process x update-freq 1.
-# Expected: base and big at least 1.5 times stock's target tokens/s in at most 0.6 of its memory, big at
-# 45% of the printed peak, decoding at least 3 times stock. None of this has been measured yet.
+# A part that fails is reported, and the others are done; the exit code is then 1. One part alone is the
+# command that stands below. Batch: --max-tokens (25,000 where the GPU has 60 GB, else 4,096) x 1 process x
+# update-freq 1. Expected: base and big at least 1.5 times stock's target tokens/s in at most 0.6 of its
+# memory, big at 45% of the printed peak, decoding at least 3 times stock. None of this has been measured yet.
 set -euo pipefail
 
 # shellcheck source=recipes/lib/env.sh
 source "$(dirname "$0")/../lib/env.sh"
-exec python "$VASWANI_ROOT/recipes/benchmarks/gpu.py" "$@"
+benchmarks=$VASWANI_ROOT/recipes/benchmarks cpu=''
+if [[ ${1:-} == --cpu ]]; then cpu=--cpu && shift; fi
+work=${1:-$VASWANI_ROOT/work/gpu}
+mkdir -p "$work" && work=$(cd "$work" && pwd -P)
+report=$work/gpu-report.md
+if [[ -n $cpu ]]; then
+  sizes=(debug) arch=vaswani_debug rows=1000 seconds=1500
+  training=(--device cpu --max-tokens 400 --updates 3) decoding=(--sentences 16)
+else
+  memory=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits -i 0)
+  sizes=(base big) arch=vaswani_base rows=37000 seconds=330
+  training=(--device gpu --precision bf16 --max-tokens $((memory > 60000 ? 25000 : 4096)) --updates 20)
+  decoding=(--sentences 2000 --gpu)
+fi
+
+part() { # NAME COMMAND...: what it prints goes into the report, or how it failed
+  printf '\n## %s\n\n' "$1" | tee -a "$report"
+  timeout "$seconds" "${@:2}" 2>"$work/$1.log" | tee -a "$report" || {
+    printf '\n**Failed**: %s\n' "$(tail -n 1 "$work/$1.log")" | tee -a "$report"
+    failed=1
+  }
+}
+failed=''
+printf '# Report of gpu.sh\n' >"$report"
+part training python "$benchmarks/training.py" --sizes "${sizes[@]}" --vocabulary $rows --repetitions 1 \
+  --work "$work/training" "${training[@]}"
+data=$work/training/synthetic-$rows/data-bin model=$work/hardly-trained # for outputs of the same length, one update will do
+fairseq-train "$data" --user-dir "$VASWANI_ROOT/vaswani_plugin" --arch $arch --positions sinusoidal-fairseq --max-tokens 400 \
+  --max-update 1 --seed 1 --num-workers 0 --disable-validation --no-epoch-checkpoints --save-dir "$model" $cpu \
+  >"$work/checkpoint.log" 2>&1 || true # decoding then fails, and is reported
+part decoding python "$benchmarks/decoding.py" --alone --data-bin "$data" --model "$model/checkpoint_last.pt" \
+  --work "$work/decoding" --output-length 28 --repetitions 1 "${decoding[@]}"
+part tests python -m pytest -q -rs -m gpu -p no:cacheprovider "$VASWANI_ROOT/tests/gpu"
+[[ -z $failed ]] || { printf 'gpu.sh: error: a part failed; the report is %s\n' "$report" >&2 && exit 1; }

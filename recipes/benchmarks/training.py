@@ -7,6 +7,7 @@ is a process of its own, the sides take turns, and one that fails is named. Run 
 import argparse
 import json
 import os
+import re
 import shlex
 import statistics
 import sys
@@ -20,6 +21,7 @@ from measurement import ROOT, measure
 
 from vaswani_plugin import processor
 from vaswani_plugin.errors import UserError, run
+from vaswani_plugin.metrics.cost import DEVICES
 from vaswani_plugin.model.architectures import row_of
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.text.outputs import write_json
@@ -31,11 +33,6 @@ PRECISIONS = {"fp32": [], "bf16": ["--bf16"], "fp16": ["--fp16"]}
 PLUGIN, DRIVERS = ROOT / "vaswani_plugin", Path(__file__).parent / "peers"
 SAVING_ALLOCATOR = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=4194304"
 """GLIBC_TUNABLES with --checkpoint-activations, as recipes/common.sh sets it."""
-PRINTED_TFLOPS = {
-    **{"H200": 989, "H100 PCIe": 756, "H100": 989, "A100": 312, "L40S": 362, "L4": 121},
-    **{"A10": 125, "RTX 4090": 165, "RTX 3090": 71, "B200": 2250},
-}
-"""Makers' peak TFLOP/s of dense bf16 products with float32 sums, by a part of the GPU's name."""
 
 
 def stock_flags(cfg: Configuration) -> list[str]:
@@ -72,9 +69,9 @@ def configuration(size: str) -> Configuration:
     return Configuration(**row_of(ARCHS[size]).changes)
 
 
-def job_of(args: argparse.Namespace, side: str, size: str, idle: bool = False) -> dict[str, Any]:
+def job_of(args: argparse.Namespace, side: str, size: str) -> dict[str, Any]:
     """The job of a driver of peers/: sizes, data and numbers of updates."""
-    job: dict[str, Any] = {"warm_up": args.warm_up, "updates": args.updates, "idle": idle}
+    job: dict[str, Any] = {"warm_up": args.warm_up, "updates": args.updates}
     job |= {"gpu": args.device == "gpu", "max_tokens": args.max_tokens}
     if side in FAIRSEQ:
         return job | {"flags": fairseq_flags(args, side, size)}
@@ -106,9 +103,7 @@ def interpreter(args: argparse.Namespace, side: str) -> str:
     return str(python)
 
 
-def train(
-    args: argparse.Namespace, side: str, size: str, kernels: str = "on", idle: bool = False
-) -> dict[str, Any]:
+def train(args: argparse.Namespace, side: str, size: str, kernels: str = "on") -> dict[str, Any]:
     """The report of one training, which is a process of its own.
 
     Raises:
@@ -117,7 +112,7 @@ def train(
     say(f"{size}, {side}")
     job, report = args.work / "job.json", args.work / "report.json"
     report.unlink(missing_ok=True)
-    write_json(job, job_of(args, side, size, idle))
+    write_json(job, job_of(args, side, size))
     changes = {"OMP_NUM_THREADS": str(args.threads), "VASWANI_KERNELS": kernels}
     changes |= {"PYTHONPATH": str(ROOT) if side == "ours" else "", "HF_HUB_OFFLINE": "1"}
     if "--checkpoint-activations" in args.ours_flags and side == "ours":
@@ -157,8 +152,10 @@ def flops(args: argparse.Namespace, size: str, report: dict[str, Any]) -> float:
 
 
 def printed_peak(name: str) -> float | None:
-    """Peak FLOP/s that the maker of a GPU prints."""
-    return next((1e12 * rate for part, rate in PRINTED_TFLOPS.items() if part in name), None)
+    """Peak FLOP/s that the maker of a GPU prints, if `vaswani cost` knows it."""
+    words = re.split("[ -]", name)
+    rates = [device.teraflops for key, device in DEVICES.items() if key in words]
+    return 1e12 * rates[0] if rates and "PCIe" not in words else None
 
 
 def compare(args: argparse.Namespace, size: str) -> dict[str, Any]:
@@ -176,8 +173,6 @@ def compare(args: argparse.Namespace, size: str) -> dict[str, Any]:
         found[side] = summary([figures(report, args.warm_up) for report in reports[side]])
         if side in FAIRSEQ:
             found[side]["flops_per_second"] = flops(args, size, reports[side][-1])
-    if args.idle and "failed" not in found["ours"]:
-        found["ours"]["idle_share"] = train(args, "ours", size, idle=True)["idle_share"]
     return found
 
 
@@ -229,7 +224,7 @@ def say(text: str) -> None:
 
 
 def options(description: str | None) -> argparse.ArgumentParser:
-    """The options that training, kernels and gpu share."""
+    """The options that training and kernels share."""
     parser = argparse.ArgumentParser(prog=f"{Path(sys.argv[0]).stem}.sh", description=description)
     add = parser.add_argument
     add("--data", default="synthetic", help="binarized data (default: synthetic, random tokens)")
@@ -300,19 +295,18 @@ def as_table(args: argparse.Namespace, sizes: dict[str, Any]) -> str:
     peak = printed_peak(name)
     batch = f"{args.max_tokens:,} tokens a batch, {args.updates} updates x {args.repetitions}"
     lines = [f"{name}, {args.precision}, {args.threads} threads, {batch}", ""]
-    head = "| size | side | target tokens/s | a CPU second | peak MiB | of printed peak | idle |"
-    lines += [head, "|---|---|---|---|---|---|---|"]
+    head = "| size | side | target tokens/s | a CPU second | peak MiB | of printed peak |"
+    lines += [head, "|---|---|---|---|---|---|"]
     for size, sides in sizes.items():
         for side, row in sides.items():
             if "failed" in row:
-                lines.append(f"| {size} | {side} | failed: {row['failed']} | | | | |")
+                lines.append(f"| {size} | {side} | failed: {row['failed']} | | | |")
                 continue
             speed, cpu, memory = list(row.values())[:3]
             cells = [size, side, "{median:,.0f} ({lowest:,.0f} to {highest:,.0f})".format(**speed)]
             cells += [f"{cpu['median']:,.0f}", f"{memory['median']:,.0f}"]
             known = peak and "flops_per_second" in row
             cells.append(f"{100 * row['flops_per_second'] / peak:.1f}%" if known else "")
-            cells.append(f"{100 * row['idle_share']:.1f}%" if "idle_share" in row else "")
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -321,9 +315,6 @@ def main(argv: list[str] | None = None) -> None:
     """Command line."""
     parser = options(__doc__)
     parser.add_argument("--sides", nargs="+", choices=FAIRSEQ + PEERS, default=list(FAIRSEQ))
-    parser.add_argument(
-        "--idle", action="store_true", help="profile: how long does the device idle?"
-    )
     args = complete(parser.parse_args(argv))
     for side in set(args.sides) - set(FAIRSEQ):
         if args.device == "gpu" or args.precision != "fp32":

@@ -22,40 +22,6 @@ class Enough(BaseException):
     """The training has made its updates. No toolkit catches it by `except Exception`."""
 
 
-class IdleTime:
-    """The share of time in which the device computed nothing, from `start()` to `share()`."""
-
-    def start(self) -> None:
-        import torch
-
-        gpu = torch.cuda.is_available()
-        activity = torch.profiler.ProfilerActivity
-        kind = torch.autograd.DeviceType
-        self.kind = kind.CUDA if gpu else kind.CPU
-        self.profiler = torch.profiler.profile(activities=[activity.CUDA if gpu else activity.CPU])
-        self.profiler.start()
-        self.began = time.perf_counter()
-
-    def share(self) -> float:
-        import torch
-
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        seconds = time.perf_counter() - self.began
-        self.profiler.stop()
-        events = [e.time_range for e in self.profiler.events() if e.device_type == self.kind]
-        return 1 - covered([(each.start, each.end) for each in events]) / 1e6 / seconds
-
-
-def covered(intervals: list[tuple[float, float]]) -> float:
-    """The length of the union of intervals (start, end)."""
-    total, reached = 0.0, float("-inf")
-    for start, end in sorted(intervals):
-        total += max(0.0, end - max(start, reached))
-        reached = max(reached, end)
-    return total
-
-
 class Watch:
     """Records the updates of a training, and ends it by raising `Enough`.
 
@@ -67,7 +33,6 @@ class Watch:
         self.rows: list[dict[str, float]] = []
         self.pending: dict[str, float] = {}
         self.last = time.perf_counter(), time.process_time()
-        self.idle = IdleTime() if job["idle"] else None
 
     def count(self, **numbers: float) -> None:
         """Add to the figures of this update, such as `target` tokens without padding."""
@@ -88,8 +53,6 @@ class Watch:
         seconds = {"seconds": now[0] - self.last[0], "cpu_seconds": now[1] - self.last[1]}
         self.rows.append(seconds | self.pending)
         self.pending, self.last = {}, now
-        if self.idle and len(self.rows) == self.job["warm_up"]:
-            self.idle.start()
         if len(self.rows) == self.job["warm_up"] + self.job["updates"]:
             raise Enough
 
@@ -132,7 +95,6 @@ def run(train: Callable[[Job, Watch], None]) -> None:
         raise SystemExit("the training ended before it had made all its updates")
     except Enough:
         found = {"updates": watch.rows, "peak_bytes": peak_memory(job["gpu"])}
-    found["idle_share"] = watch.idle.share() if watch.idle else None
     report.write_text(json.dumps(found), encoding="utf-8")
     sys.stdout.flush()
     sys.stderr.flush()
