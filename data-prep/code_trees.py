@@ -20,12 +20,13 @@ from functools import partial
 from pathlib import Path
 
 from checkout import at_least, parser, run
+from trees import write_sequences
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.binary import binarize, build_dictionary
 from vaswani_plugin.text.coding import CODES, bpe_units, learn_codes
 from vaswani_plugin.text.dictionary import dictionary_name, write_dictionary
-from vaswani_plugin.text.linearization import make_word_coding, write_sequences
+from vaswani_plugin.text.linearization import make_word_coding
 from vaswani_plugin.text.outputs import new_data_folder, write_atomically
 from vaswani_plugin.text.parallel import process_file
 from vaswani_plugin.text.settings import SETTINGS, SYMBOLS, TREE_CODINGS, WORDS, TreeSettings

@@ -9,7 +9,6 @@ wanted numbers of pairs. The rest, or its first N pairs, is train. The same text
 splits.
 """
 
-import hashlib
 import unicodedata
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 from checkout import at_least, parser, run
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.text.cleaning import short_hash
 from vaswani_plugin.text.lines import read_pairs
 from vaswani_plugin.text.outputs import write_atomically
 
@@ -33,9 +33,8 @@ def letters_and_digits(sentence: str) -> str:
 
 
 def loose_key(sentence: str) -> int:
-    """Returns an 8-byte hash, equal for sentences with the same letters and digits."""
-    text = letters_and_digits(sentence).encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+    """Returns a hash that is equal for sentences with the same letters and digits."""
+    return short_hash(letters_and_digits(sentence))
 
 
 def groups_of(pairs: list[Pair]) -> list[tuple[int, list[int]]]:

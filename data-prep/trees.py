@@ -15,14 +15,15 @@ its file and line.
 """
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from checkout import parser, run
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.linearization import write_sequences
+from vaswani_plugin.text.linearization import linearize
 from vaswani_plugin.text.outputs import check_outputs, write_atomically
-from vaswani_plugin.text.trees import clean, read_trees, to_line
+from vaswani_plugin.text.trees import BadTree, clean, read_trees, to_line
 
 SUFFIXES = (".mrg", ".ptb", ".tree", ".trees", ".clean")
 # The standard splits for results on the Penn Treebank (Collins 1997).
@@ -90,6 +91,30 @@ def write_cleaned(files: list[Path], output: str | Path) -> None:
                 write(to_line(kept))
                 count += 1
     print(f"{output}: {count:,} trees, {empty:,} without words left out", file=sys.stderr)
+
+
+def write_sequences(
+    files: Iterable[str | Path],
+    source: str | Path,
+    target: str | Path,
+    keep_tags: bool = False,
+    label_closings: bool = False,
+) -> None:
+    """Writes the words and the symbols of the trees of files; the options are `linearize`'s.
+
+    Raises:
+        UserError: a tree is bad; names it.
+        OSError: a file can't be read or written.
+    """
+    with write_atomically(source) as put_words, write_atomically(target) as put_symbols:
+        for path in files:
+            for tree in read_trees(path):
+                try:
+                    words, symbols = linearize(tree, keep_tags, label_closings)
+                except BadTree as error:
+                    raise UserError(f"{path}: {to_line(tree)[:60]}: {error}") from error
+                put_words(" ".join(words))
+                put_symbols(" ".join(symbols))
 
 
 def main() -> None:

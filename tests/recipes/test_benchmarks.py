@@ -124,8 +124,6 @@ def test_bad_flags(flags, message, tmp_path, monkeypatch):
 def test_a_command_that_fails_hangs_or_is_interrupted(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="bash failed .exit code 3.: no such thing"):
         measurement.measure(["bash", "-c", "echo no such thing >&2; exit 3"])
-    with pytest.raises(UserError, match="sleep took more than 0.1 s"):
-        measurement.measure(["sleep", 60], timeout=0.1)
     found = measurement.measure(
         ["bash", "-c", "echo $WORD; sleep .1"], None, tmp_path / "x", WORD="a"
     )

@@ -18,4 +18,4 @@ def test_it_reads_every_integer_type_of_fairseq(code, tmp_path):
     builder.finalize(f"{tmp_path}/x.idx")
     numbers, sizes = read_numbers(tmp_path / "x")
     assert numbers.tolist() == [4, largest, 2, 2] and sizes.tolist() == [3, 0, 1]
-    assert numbers.dtype == sizes.dtype == "int64"
+    assert (numbers.dtype, sizes.dtype) == (dtype, "int64")

@@ -184,7 +184,7 @@ def read_binary(folder: Path, split: str, dictionary: Dictionary) -> Tokens:
             "rows: binarize the text again with the model's dictionary"
         )
     unknown = int(np.count_nonzero(numbers == dictionary.unk()))
-    return Tokens(numbers, sizes, unknown)
+    return Tokens(numbers.astype(np.int64), sizes, unknown)
 
 
 def count_represented(

@@ -21,6 +21,7 @@ import sys
 from array import array
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -55,11 +56,10 @@ def read_numbers(prefix: str | Path) -> tuple[np.ndarray, np.ndarray]:
     Arguments and errors are those of `read_sizes`.
 
     Returns:
-        (tokens,) and (lines,), int64.
+        (tokens,) of the file's own integer type, and (lines,), int64.
     """
     sizes, kind = _read_index(prefix)
-    numbers = np.fromfile(f"{prefix}.bin", _ITEM_TYPES[kind])
-    return numbers.astype(np.int64), sizes
+    return np.fromfile(f"{prefix}.bin", _ITEM_TYPES[kind]), sizes
 
 
 def _read_index(prefix: str | Path) -> tuple[np.ndarray, int]:
@@ -70,21 +70,10 @@ def _read_index(prefix: str | Path) -> tuple[np.ndarray, int]:
     if (magic, version) != (_MAGIC, 1) or kind not in _ITEM_TYPES or len(content) != expected:
         raise UserError(f"{prefix}.idx: no index of fairseq's mmap kind: binarize the text again")
     sizes = np.frombuffer(content, "<i4", lines, _HEADER.size).astype(np.int64)
-    offsets = np.frombuffer(content, "<i8", lines, _HEADER.size + 4 * lines)
-    bytes_of_lines = sizes * np.dtype(_ITEM_TYPES[kind]).itemsize
-    ends = np.cumsum(bytes_of_lines)
-    total = int(ends[-1]) if lines else 0
-    fits = (sizes >= 0).all() and (offsets == ends - bytes_of_lines).all()
-    if not fits or total != Path(f"{prefix}.bin").stat().st_size:
+    total = int(sizes.sum()) * np.dtype(_ITEM_TYPES[kind]).itemsize
+    if (sizes < 0).any() or total != Path(f"{prefix}.bin").stat().st_size:
         raise UserError(f"{prefix}.idx: isn't the index of {prefix}.bin: binarize the text again")
     return sizes, kind
-
-
-class _Numbers(dict[str, int]):
-    """Maps a symbol to its number."""
-
-    def __missing__(self, symbol: str) -> int:
-        return UNK
 
 
 def _type_code(rows: int) -> str:
@@ -94,15 +83,14 @@ def _type_code(rows: int) -> str:
 
 def make_numberer(symbols: list[str]) -> Callable[[Block], tuple[bytes, bytes]]:
     """Returns a function from a block to its part of the .bin file and its lines' sizes (int32)."""
-    numbers = _Numbers((symbol, n) for n, symbol in enumerate((*SPECIAL_SYMBOLS, *symbols)))
-    number_of = numbers.__getitem__
+    numbers = {symbol: n for n, symbol in enumerate((*SPECIAL_SYMBOLS, *symbols))}
     code = _type_code(len(numbers))
 
     def convert(block: Block) -> tuple[bytes, bytes]:
         tokens, sizes = array(code), array("i")
         for line in block.lines():
             words = line.split()
-            tokens.extend(map(number_of, words))
+            tokens.extend(map(numbers.get, words, repeat(UNK)))
             tokens.append(EOS)
             sizes.append(len(words) + 1)
         return tokens.tobytes(), sizes.tobytes()

@@ -96,7 +96,7 @@ def clean(
     from tqdm import tqdm
 
     removed: Counter[str] = Counter()
-    seen: set[bytes] = set()
+    seen: set[int] = set()
     kept = 0
     with write_atomically(outputs[0]) as write_left, write_atomically(outputs[1]) as write_right:
         pairs = read_pairs(*files, returns_inside=True)  # such lines are dropped
@@ -104,10 +104,9 @@ def clean(
             rule = broken_rule(left, right, max_length, max_ratio)
             if rule is None and drop_duplicates:
                 # A line holds no "\n", so no two different pairs give the same text here.
-                text = f"{left}\n{right}".encode()
-                digest = hashlib.blake2b(text, digest_size=8).digest()
-                rule = "duplicate" if digest in seen else None
-                seen.add(digest)
+                key = short_hash(f"{left}\n{right}")
+                rule = "duplicate" if key in seen else None
+                seen.add(key)
             if rule:
                 removed[rule] += 1
                 continue
@@ -119,13 +118,14 @@ def clean(
     return {"read": kept + removed.total(), "kept": kept, "removed": dict(removed)}
 
 
-def sentence_key(sentence: str) -> int:
-    """Returns an 8-byte hash, equal for sentences that are the same.
-
-    Of n sentences about n^2 / 2^65 are wrongly equal.
-    """
-    text = " ".join(unicodedata.normalize("NFC", sentence).lower().split())
+def short_hash(text: str) -> int:
+    """Returns 8 bytes of a hash. Of n texts about n^2 / 2^65 have that of another."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def sentence_key(sentence: str) -> int:
+    """Returns a hash that is equal for sentences that are the same."""
+    return short_hash(" ".join(unicodedata.normalize("NFC", sentence).lower().split()))
 
 
 def read_rows(paths: tuple[str, ...], languages: Pair) -> Iterator[tuple[str, str, str]]:

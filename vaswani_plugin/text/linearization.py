@@ -45,12 +45,9 @@ by this rule.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
-from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.coding import UNKNOWN, make_coding
 from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS
-from vaswani_plugin.text.outputs import write_atomically
 from vaswani_plugin.text.trees import (
     CLOSE,
     BadTree,
@@ -58,8 +55,6 @@ from vaswani_plugin.text.trees import (
     Open,
     Tree,
     escape_brackets,
-    read_trees,
-    to_line,
 )
 
 JOINT = "@@"
@@ -114,30 +109,6 @@ def linearize(
             label = labels.pop()
             symbols.append(f"){label}" if label_closings else ")")
     return words, symbols
-
-
-def write_sequences(
-    files: Iterable[str | Path],
-    source: str | Path,
-    target: str | Path,
-    keep_tags: bool = False,
-    label_closings: bool = False,
-) -> None:
-    """Writes the words and the symbols of the trees of files; the options are `linearize`'s.
-
-    Raises:
-        UserError: a tree is bad; names it.
-        OSError: a file can't be read or written.
-    """
-    with write_atomically(source) as put_words, write_atomically(target) as put_symbols:
-        for path in files:
-            for tree in read_trees(path):
-                try:
-                    words, symbols = linearize(tree, keep_tags, label_closings)
-                except BadTree as error:
-                    raise UserError(f"{path}: {to_line(tree)[:60]}: {error}") from error
-                put_words(" ".join(words))
-                put_symbols(" ".join(symbols))
 
 
 def restore(
