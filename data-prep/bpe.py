@@ -23,7 +23,8 @@ from functools import partial
 from checkout import at_least, parser, run
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.bpe import learn, make_encoder
+from vaswani_plugin.text.bpe import make_encoder
+from vaswani_plugin.text.bpe_learning import learn
 from vaswani_plugin.text.parallel import process_file
 
 

@@ -26,13 +26,13 @@ from checkout import at_least, parser, run
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.binary import binarize, build_dictionary, read_numbers
+from vaswani_plugin.text.bpe_learning import learn_codes
 from vaswani_plugin.text.coding import (
     CODES,
     CODINGS,
     SEPARATOR,
     LineFunction,
     bpe_units,
-    learn_codes,
     make_coding,
 )
 from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS, TEXT_DICTIONARY, UNK, write_dictionary

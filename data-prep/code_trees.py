@@ -24,7 +24,8 @@ from trees import write_sequences
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.binary import binarize, build_dictionary
-from vaswani_plugin.text.coding import CODES, bpe_units, learn_codes
+from vaswani_plugin.text.bpe_learning import learn_codes
+from vaswani_plugin.text.coding import CODES, bpe_units
 from vaswani_plugin.text.dictionary import dictionary_name, write_dictionary
 from vaswani_plugin.text.linearization import make_word_coding
 from vaswani_plugin.text.outputs import new_data_folder, write_atomically

@@ -21,6 +21,7 @@ from functools import partial
 from checkout import at_least, parser, run
 
 from vaswani_plugin.text import wordpiece
+from vaswani_plugin.text import wordpiece_learning as learning
 from vaswani_plugin.text.outputs import write_atomically, write_bytes_atomically
 from vaswani_plugin.text.parallel import process_file
 
@@ -34,9 +35,9 @@ def main() -> None:
     add("--output", required=True, help="model file; .model is added if missing")
     add("--size", type=int, default=32000, help="number of pieces (default: 32000)")
     add("--at-most", action="store_true", help="accept fewer pieces if the text is too small")
-    add("--kind", choices=wordpiece.KINDS, default="unigram", help="(default: unigram)")
-    sample = f"learn from so many lines, evenly spaced (default: {wordpiece.SAMPLE})"
-    add("--sample", type=int, default=wordpiece.SAMPLE, metavar="LINES", help=sample)
+    add("--kind", choices=learning.KINDS, default="unigram", help="(default: unigram)")
+    sample = f"learn from so many lines, evenly spaced (default: {learning.SAMPLE})"
+    add("--sample", type=int, default=learning.SAMPLE, metavar="LINES", help=sample)
     for name, what in (("apply", "split text into pieces"), ("undo", "join pieces to text")):
         add = commands.add_parser(name, help=what).add_argument
         add("--model", required=True, help="the output of `learn`")
@@ -50,7 +51,7 @@ def main() -> None:
     at_least(args, size=1, sample=1, workers=1)
     if args.command == "learn":
         output = args.output.removesuffix(".model") + ".model"
-        model = wordpiece.learn(args.input, args.size, args.kind, args.sample, args.at_most)
+        model = learning.learn(args.input, args.size, args.kind, args.sample, args.at_most)
         with write_bytes_atomically(output) as stream:
             stream.write(model)
         print(f"{wordpiece.load(output).get_piece_size()} pieces, {args.kind}: {output}")

@@ -20,7 +20,7 @@ from toy_language_model import (
 
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.inference.language_model import LanguageModel
-from vaswani_plugin.text import bpe
+from vaswani_plugin.text import bpe_learning
 from vaswani_plugin.text.coding import bpe_units, encode_characters, to_letters
 from vaswani_plugin.text.settings import TextSettings
 
@@ -47,7 +47,7 @@ def subwords(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle that codes byte pairs."""
     folder = tmp_path_factory.mktemp("subwords")
     write_lines(folder / "text", list(map(to_letters, LINES)))
-    bpe.learn([str(folder / "text")], 30, 2, str(folder / "codes"))
+    bpe_learning.learn([str(folder / "text")], 30, 2, str(folder / "codes"))
     settings = TextSettings(coding="bpe", codes="codes")
     bundle = write_bundle(folder / "model", settings, bpe_units(str(folder / "codes")))
     return (folder / "codes").rename(bundle / "codes").parent

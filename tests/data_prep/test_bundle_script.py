@@ -14,7 +14,7 @@ from toy_language_model import OURS, STOCK, build, write_lines
 
 from tests.support.scripts import assert_one_line_error, run_script
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text import bpe
+from vaswani_plugin.text import bpe_learning
 from vaswani_plugin.text.coding import bpe_units, to_letters
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import TextSettings, read_settings, settings_from
@@ -177,7 +177,7 @@ def text_parts(tmp_path) -> Path:
     folder = tmp_path / "text parts"
     folder.mkdir()
     lines = [to_letters(line) for line in ["the old bird sat in the garden", "the garden"] * 3]
-    bpe.learn([str(write_lines(folder / "text", lines))], 20, 2, str(folder / "codes"))
+    bpe_learning.learn([str(write_lines(folder / "text", lines))], 20, 2, str(folder / "codes"))
     write_lines(folder / "dict.txt", [f"{unit} 1" for unit in bpe_units(str(folder / "codes"))])
     (folder / "preprocessing.json").write_text(TextSettings("bpe", "codes").to_json())
     for name, flags in (("ours", OURS), ("stock", STOCK)):

@@ -19,7 +19,7 @@ from vaswani_plugin.inference.translator import Translator
 from vaswani_plugin.search.models import TransformerModel
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
-from vaswani_plugin.text import wordpiece
+from vaswani_plugin.text import wordpiece, wordpiece_learning
 from vaswani_plugin.text.characters import remove_invisible
 
 transformers = pytest.importorskip(
@@ -42,7 +42,7 @@ def write_pieces(folder):
     """A sentencepiece model of the sentences, and its dictionary for both languages."""
     text = folder / "text"
     text.write_text("".join(f"{line}\n" for line in SENTENCES * 3), encoding="utf-8")
-    (folder / "pieces").write_bytes(wordpiece.learn([str(text)], 340, "bpe"))
+    (folder / "pieces").write_bytes(wordpiece_learning.learn([str(text)], 340, "bpe"))
     lines = "".join(f"{line}\n" for line in wordpiece.dictionary_lines(str(folder / "pieces")))
     for language in ("en", "de"):
         (folder / f"dict.{language}.txt").write_text(lines, encoding="utf-8")

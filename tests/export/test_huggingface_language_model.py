@@ -8,7 +8,7 @@ from toy_language_model import LSTM, ONE_LAYER, WORDS, write_bundle, write_check
 
 from vaswani_plugin.export.huggingface_export import export_to_huggingface
 from vaswani_plugin.inference.language_model import LanguageModel, load_language_model
-from vaswani_plugin.text import bpe, coding
+from vaswani_plugin.text import bpe_learning, coding
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import TextSettings
 
@@ -37,7 +37,7 @@ def make_bundle(folder, kind):
         return write_bundle(folder / "model", TextSettings(kind), units), TEXTS
     lines = "".join(f"{coding.to_letters(text * 2)}\n" for text in TEXTS)
     (folder / "text").write_text(lines, encoding="utf-8")
-    bpe.learn([str(folder / "text")], 30, 2, str(folder / "codes"))
+    bpe_learning.learn([str(folder / "text")], 30, 2, str(folder / "codes"))
     units = coding.bpe_units(str(folder / "codes"))
     made = write_bundle(folder / "model", TextSettings(kind, codes="codes"), units)
     (folder / "codes").rename(made / "codes")

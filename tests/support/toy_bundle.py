@@ -12,7 +12,7 @@ from fairseq import checkpoint_utils, tasks
 from fairseq_flags import checkpoint_of, training_config
 from omegaconf import open_dict
 
-from vaswani_plugin.text import bpe
+from vaswani_plugin.text import bpe, bpe_learning
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import settings_from
 
@@ -33,7 +33,7 @@ def write_data(folder: Path) -> Path:
     settings |= {"normalize_punctuation": True, "tokenizer": "moses", "subwords": "none"}
     words = [Pipeline(settings_from(settings), folder).encode(line) for line in SENTENCES]
     (folder / "words").write_text("".join(f"{line}\n" for line in words), encoding="utf-8")
-    bpe.learn([str(folder / "words")], 60, 2, str(folder / "codes"))
+    bpe_learning.learn([str(folder / "words")], 60, 2, str(folder / "codes"))
     encode = bpe.make_encoder(str(folder / "codes"))
     symbols = dict.fromkeys(symbol for line in words for symbol in encode(line).split())
     for language in ("en", "de"):

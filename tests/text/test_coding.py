@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text import bpe
+from vaswani_plugin.text import bpe_learning
 from vaswani_plugin.text.coding import (
     SEPARATOR,
     bpe_units,
@@ -35,7 +35,7 @@ LINES = st.text().map(lambda text: text.replace("\n", ""))
 def codes(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("coding")
     (folder / "text").write_text("".join(f"{to_letters(line)}\n" for line in TRAINING), "utf-8")
-    bpe.learn([str(folder / "text")], 200, 2, str(folder / "codes"))
+    bpe_learning.learn([str(folder / "text")], 200, 2, str(folder / "codes"))
     return folder / "codes"
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vaswani_plugin.text.wordpiece import (
+from vaswani_plugin.text.wordpiece_learning import (
     LONGEST_PIECE,
     merge_pair,
     merges_by_likelihood,

@@ -17,8 +17,6 @@ so that no unit of text equals a special symbol of the dictionary or looks like 
 
 import re
 from collections.abc import Callable
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 CODES = "codes"
 """Name of the file with BPE's table of merges, in a data folder and a bundle."""
@@ -29,7 +27,6 @@ _SPECIAL = ("<s>", "<pad>", "</s>")
 _RESERVED = dict.fromkeys((*_SPECIAL, SEPARATOR), UNKNOWN)
 _SPACE = "\u2581"
 _NAMED = re.compile(r"<U\+([0-9A-F]{4})>")
-_WORD_END = "</w>"  # subword-nmt's mark of the last unit of a word
 NOTHING = "\u2205"  # an empty word: two spaces in a row have one between them
 
 _PRINTABLE = set(range(0x21, 0x7F)) - set(b"<@")
@@ -89,42 +86,18 @@ def join_bpe(line: str) -> str:
     return (line + " ").replace("@@ ", "").rstrip(" ")
 
 
-def _letters_encoder() -> LineFunction:
-    return to_letters
-
-
-def learn_codes(
-    files: list[str], operations: int, min_frequency: int, output: str, workers: int
-) -> None:
-    """Learns BPE from all raw files (plain or `.gz`) together; arguments as of `bpe.learn`.
-
-    Raises:
-        UserError: a file has nothing to learn from.
-        OSError: a file can't be read or written.
-    """
-    # Imported here: only this coding needs subword-nmt.
-    from vaswani_plugin.text.bpe import learn
-    from vaswani_plugin.text.parallel import process_file
-
-    with TemporaryDirectory(dir=Path(output).parent) as folder:
-        letters = [f"{folder}/{number}" for number in range(len(files))]
-        for source, target in zip(files, letters, strict=True):
-            process_file(_letters_encoder, source, target, workers)
-        learn(letters, operations, min_frequency, output, workers)
-
-
 def bpe_units(codes: str) -> list[str]:
     """Lists all units that BPE with a file of merges can make of bytes.
 
     Raises:
         UserError: the file is no such table.
     """
-    from vaswani_plugin.text.bpe import read_merges
+    from vaswani_plugin.text.bpe import WORD_END, read_merges
 
     units = [unit for letter in LETTERS.values() for unit in (letter, f"{letter}@@")]
     for left, right in dict.fromkeys(read_merges(codes)):
-        end = right.endswith(_WORD_END)
-        units.append(left + right.removesuffix(_WORD_END) if end else f"{left}{right}@@")
+        end = right.endswith(WORD_END)
+        units.append(left + right.removesuffix(WORD_END) if end else f"{left}{right}@@")
     return [NOTHING, *dict.fromkeys(units)]
 
 
