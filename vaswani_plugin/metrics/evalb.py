@@ -86,9 +86,9 @@ def parse_parameters(lines: Iterable[str], name: str) -> Parameters:
         keyword, *values = line.split()
         if keyword == "DEBUG":  # what EVALB itself prints
             continue
-        attribute = _KEYWORDS.get(keyword)
+        attribute = _KEYWORDS.get(keyword, "")
         is_pair = keyword.startswith("EQ_")
-        now = getattr(settings, attribute or "", None)
+        now = getattr(settings, attribute, None)
         is_number = isinstance(now, int)
         if now is None or len(values) != 1 + is_pair or (is_number and not values[0].isdecimal()):
             raise ValueError(
