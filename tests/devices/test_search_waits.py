@@ -40,7 +40,7 @@ from vaswani_plugin.search.models import Sources, TransformerModel
 BEAM, STEPS = 4, 8  # the first slots last for five
 DECODERS = [
     *((name, 0) for name in sorted(KINDS) if ROWS[name][0].model == "vaswani_transformer"),
-    *(("vaswani_debug", 3), ("vaswani_parser_guided", 3)),
+    ("vaswani_debug", 3),
 ]
 LANGUAGE_MODELS = [name for name in sorted(KINDS) if ROWS[name][0].model == "vaswani_lm"]
 WAITS = {"_local_scalar_dense", "nonzero", "masked_select", "is_nonzero"}

@@ -34,11 +34,10 @@ def test_one_sentence_alone(task, sizes, length, memory):
         torch.testing.assert_close(actual, expected, **EXACT)
 
 
-@pytest.mark.parametrize("window", [0, 1, 3, 100])
 @torch.no_grad()
-def test_texts_are_the_full_model(task, window, monkeypatch):
+def test_texts_are_the_full_model(task, monkeypatch):
     """Prompts of several lengths, beams that multiply, change places, die; texts that leave."""
-    model = make_language_model(task, attention_window=window)
+    model = make_language_model(task)
     monkeypatch.setattr(packed_step, "ROOM", 1)
     dictionary = task.source_dictionary
     generator = torch.Generator().manual_seed(5)
