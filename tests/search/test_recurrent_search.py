@@ -46,7 +46,7 @@ def ensemble(task, name):
     return [transformer, *(peaked(make_recurrent(kind, task, seed=3)) for kind in kinds)]
 
 
-@pytest.mark.parametrize("name", [*KINDS, "ensemble with a Transformer"])
+@pytest.mark.parametrize("name", ["seq2seq", "input feeding", "ensemble with a Transformer"])
 def test_a_wide_beam_is_enumeration(task, name):
     models = ensemble(task, name)
     generator = make_generator(task, models, allowed=WORDS, beam=45, lenpen=0.6, **FIXED)

@@ -114,20 +114,19 @@ def test_the_state_is_that_of_the_history(labelled, seed):
     assert len(seen) > 5 and step > 10
 
 
-@pytest.mark.parametrize("labelled, models", [(False, 1), (True, 2)])
-def test_a_wide_beam_finds_the_best_tree_of_all(labelled, models):
-    """Against every well-formed sequence, scored by full forward passes."""
+def test_a_wide_beam_finds_the_best_tree_of_all():
+    """Against every well-formed sequence, scored by full forward passes of two models."""
     labels, tags = ("A", "B"), ("x",)
-    words, symbols = make_dictionaries(labelled, labels, tags, rows=700)
+    words, symbols = make_dictionaries(True, labels, tags, rows=700)
     task = make_parsing_task(words, symbols)
-    ensemble = [make_parser(words, symbols, seed) for seed in range(1, models + 1)]
+    ensemble = [make_parser(words, symbols, seed) for seed in (1, 2)]
     source = [DOG, BARK, S]  # two words, four tokens with the end
     args = Namespace(beam=600, lenpen=0.3, max_len_a=1.0, max_len_b=4)
     sample = make_sample([source])
     best = task.build_generator(ensemble, args).generate(ensemble, sample)[0][0]
     log_p = as_function(ensemble, source)
     scores = {}
-    for tree in all_trees(2, 8, MAX_OPENINGS, labels, tags, labelled):
+    for tree in all_trees(2, 8, MAX_OPENINGS, labels, tags, True):
         tokens = (*map(symbols.index, tree), EOS)
         total = sum(log_p(tokens[:n])[token] for n, token in enumerate(tokens))
         scores[tokens] = total / length_penalty(len(tokens), 0.3)
@@ -158,10 +157,7 @@ MODES = [
     {"beam": 1},
     {"beam": 6},
     {"beam": 6, "diverse_beam_groups": 3},
-    {"beam": 6, "sampling": True},
-    {"beam": 6, "sampling": True, "sampling_topk": 2},
-    {"beam": 6, "sampling": True, "sampling_topp": 0.5},
-    {"beam": 6, "temperature": 3.0, "nbest": 1},
+    {"beam": 6, "sampling": True, "sampling_topk": 2, "temperature": 3.0},
 ]
 CASES = [(mode, "paper", True, TAGS) for mode in MODES]
 CASES += [(MODES[1], "fairseq", True, TAGS), (MODES[1], "paper", False, ("XX",))]

@@ -143,10 +143,6 @@ class Parser(LoadedFromFiles):
         made = cls(bundle.pipeline, TorchEngine(bundle.load_model(), *given))
         return made.loaded_by(cls.from_pretrained, folder, **options)
 
-    def count_tokens(self, sentence: str) -> int:
-        """How many units of a sentence the model reads."""
-        return len(encode(sentence, self.pipeline, "the sentence"))
-
     @overload  # a string is an iterable of strings, too: the first one that fits is taken
     def parse(
         self, sentences: str, *, progress: bool = False, **options: Any

@@ -13,9 +13,8 @@ with the current weights; then the weights are updated on that window.
 Axes: N tokens of the stream, B texts or windows, T tokens of the longest one, S scored tokens.
 """
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -186,7 +185,9 @@ class StreamScorer:
         """
         scores = np.empty(len(self.targets))
         self.states = None
-        with kept_weights(self.model) as (weights, trained):
+        weights = [weight for weight in self.model.decoder.parameters() if weight.requires_grad]
+        trained = [weight.detach().clone() for weight in weights]
+        try:
             for window in cut:
                 found = self._score([window])
                 scores[window.first : window.stop] = found.detach().double().cpu().numpy()
@@ -200,6 +201,9 @@ class StreamScorer:
                     torch._foreach_lerp_(weights, trained, decay)
                     torch._foreach_add_(weights, gradients, alpha=-rate)
                 advance(found.numel())
+        finally:
+            with torch.no_grad():
+                torch._foreach_copy_(weights, trained)
         return scores
 
     def _score(self, batch: list[Window]) -> Tensor:
@@ -224,17 +228,3 @@ class StreamScorer:
         vocabulary = model.embedding.weight.size(0)
         targets = self.targets[part].to(self.device)
         return projected_log_probabilities(features[0], targets, model.project, vocabulary)
-
-
-@contextlib.contextmanager
-def kept_weights(model: TextModel) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
-    """Yield the trainable weights and copies of them; restore the weights at the end."""
-    weights: list[Tensor] = [
-        weight for weight in model.decoder.parameters() if weight.requires_grad
-    ]
-    trained = [weight.detach().clone() for weight in weights]
-    try:
-        yield weights, trained
-    finally:
-        with torch.no_grad():
-            torch._foreach_copy_(weights, trained)
