@@ -185,7 +185,8 @@ class StreamScorer:
         """
         scores = np.empty(len(self.targets))
         self.states = None
-        weights = [weight for weight in self.model.decoder.parameters() if weight.requires_grad]
+        parameters = self.model.decoder.parameters()
+        weights: list[Tensor] = [weight for weight in parameters if weight.requires_grad]
         trained = [weight.detach().clone() for weight in weights]
         try:
             for window in cut:
