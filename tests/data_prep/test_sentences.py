@@ -4,6 +4,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 import pytest
+import sentences as script
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,7 +60,7 @@ def test_segments_and_training_text(tmp_path: Path) -> None:
 def test_any_text_comes_back(tmp_path_factory, texts: list[str]) -> None:
     path = tmp_path_factory.mktemp("xml") / "t.xml"
     path.write_bytes("".join(f'<seg id="1"> {escape(t)}\n</seg>\n' for t in texts).encode())
-    assert extracted(path) == [text.strip() for text in texts]
+    assert list(script.sentences(str(path))) == [text.strip() for text in texts]
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,10 @@ from vaswani_plugin.text.trees import (
     Open,
     Tree,
     clean,
-    escape_brackets,
     nltk_tree,
     parse_tree,
     read_trees,
     to_line,
-    unescape_brackets,
 )
 
 DATA = Path(os.environ.get("VASWANI_DATA", "unset-VASWANI_DATA"))
@@ -95,11 +93,6 @@ def test_bad_trees_are_named_with_file_and_line(text, line, reason, tmp_path):
     with pytest.raises(UserError, match=rf"trees\.mrg:{line}: .*{reason}.*: correct") as error:
         read_text(text, tmp_path)
     assert "\n" not in str(error.value)
-
-
-def test_brackets_in_words_are_escaped():
-    assert escape_brackets(":-)(") == ":--RRB--LRB-"
-    assert unescape_brackets(escape_brackets("f(x)")) == "f(x)"
 
 
 @pytest.mark.parametrize(
