@@ -28,19 +28,15 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.checkpoints import load_checkpoint, untrusted
 from vaswani_plugin.inference.models import refuse_other_dictionaries
 from vaswani_plugin.text.binary import read_sizes
-from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, Dictionary, dictionary_name
+from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.lines import open_binary
 from vaswani_plugin.text.outputs import write_atomically, write_bytes_atomically
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
     MODEL,
     SETTINGS,
-    SYMBOLS,
-    WORDS,
     AnySettings,
     Settings,
-    TextSettings,
-    TreeSettings,
     read_settings_file,
     settings_from,
 )
@@ -96,13 +92,9 @@ def make_bundle(model: Path, data_bin: Path, settings: AnySettings, output: Path
         OSError: a file can't be read or written.
     """
     names = {"codes": "codes"} if settings.codes else {}
-    if isinstance(settings, TextSettings):
-        dictionaries = {"target": TEXT_DICTIONARY}
-    elif isinstance(settings, TreeSettings):
-        dictionaries = {"source": dictionary_name(WORDS), "target": dictionary_name(SYMBOLS)}
-    else:
+    dictionaries = settings.dictionaries()
+    if isinstance(settings, Settings):
         source, target = settings.source_language, settings.target_language
-        dictionaries = {"source": dictionary_name(source), "target": dictionary_name(target)}
         if settings.subwords == "sentencepiece":
             names["codes"] = "sentencepiece.model"
         train = data_bin / f"train.{source}-{target}.{source}"

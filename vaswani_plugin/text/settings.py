@@ -48,6 +48,17 @@ SUBWORDS = ("subword-nmt", "sentencepiece", "none")
 class _Fields:
     """The methods that the settings of all kinds of model share."""
 
+    codes: str | None
+
+    def dictionaries(self) -> dict[str, str]:
+        """Names of the dictionaries' files, by side: "source" and "target"."""
+        raise NotImplementedError
+
+    def files(self) -> list[str]:
+        """Names of the bundle's files without preprocessing.json."""
+        optional = self.codes, getattr(self, "vocabulary", None)
+        return [MODEL, *dict.fromkeys(self.dictionaries().values()), *filter(None, optional)]
+
     def to_json(self) -> str:
         """Returns the text of preprocessing.json."""
         return json.dumps({"version": VERSION, **asdict(self)}, indent=2, ensure_ascii=False)
@@ -116,11 +127,10 @@ class Settings(_Fields):
             raise UserError(f"vocabulary goes with subword-nmt, not with {self.subwords}")
         self._at_least_1("beam", "longest_trained")
 
-    def files(self) -> list[str]:
-        """Names of the bundle's files without preprocessing.json."""
-        languages = dict.fromkeys((self.source_language, self.target_language))
-        optional = (self.codes, self.vocabulary)
-        return [MODEL, *map(dictionary_name, languages), *filter(None, optional)]
+    def dictionaries(self) -> dict[str, str]:
+        """Names of the dictionaries' files, by side."""
+        languages = {"source": self.source_language, "target": self.target_language}
+        return {side: dictionary_name(language) for side, language in languages.items()}
 
 
 @dataclass(frozen=True)
@@ -150,9 +160,9 @@ class TextSettings(_Fields):
             raise UserError("article_tokens and summary_tokens: give both or neither")
         self._at_least_1("article_tokens", "summary_tokens", "beam")
 
-    def files(self) -> list[str]:
-        """Names of the bundle's files without preprocessing.json."""
-        return [MODEL, TEXT_DICTIONARY, *filter(None, (self.codes,))]
+    def dictionaries(self) -> dict[str, str]:
+        """Name of the dictionary's file."""
+        return {"target": TEXT_DICTIONARY}
 
 
 @dataclass(frozen=True)
@@ -179,10 +189,9 @@ class TreeSettings(_Fields):
         _check_coding(self.coding, self.codes, TREE_CODINGS)
         self._at_least_1("beam")
 
-    def files(self) -> list[str]:
-        """Names of the bundle's files without preprocessing.json."""
-        dictionaries = map(dictionary_name, (WORDS, SYMBOLS))
-        return [MODEL, *dictionaries, *filter(None, (self.codes,))]
+    def dictionaries(self) -> dict[str, str]:
+        """Names of the dictionaries' files, by side."""
+        return {"source": dictionary_name(WORDS), "target": dictionary_name(SYMBOLS)}
 
 
 AnySettings = Settings | TextSettings | TreeSettings
