@@ -39,7 +39,7 @@ from vaswani_plugin.metrics.bleu import tokenized_score  # noqa: E402
 from vaswani_plugin.metrics.segments import read_generate_output  # noqa: E402
 from vaswani_plugin.text.lines import read_lines  # noqa: E402
 from vaswani_plugin.text.outputs import write_atomically, write_json  # noqa: E402
-from vaswani_plugin.text.training_log import read_curves, read_training  # noqa: E402
+from vaswani_plugin.text.training_log import read_training  # noqa: E402
 
 FILES = ROOT / "recipes" / "experiments"
 COMMON = "all"
@@ -148,7 +148,9 @@ class Runner:
             command += ["--log-format", "json", *self.device_flags, *flags]
             self.execute(command, log)
             training = read_training(read_lines(log), str(log))
-            perplexity = last_perplexity(log)
+            if not training.valid:
+                raise UserError(f"{log}: no validation: is --disable-validation among the flags?")
+            perplexity = training.valid[-1]["ppl"]
             write_json(
                 result,
                 {
@@ -183,18 +185,6 @@ class Runner:
             part.rename(output)
         found = read_generate_output(output)
         return tokenized_score(found.hypotheses, [found.references])
-
-
-def last_perplexity(log: Path) -> float:
-    """The perplexity of the last validation in a log.
-
-    Raises:
-        UserError: there was none.
-    """
-    points = read_curves(read_lines(log), str(log)).get("valid")
-    if not points:
-        raise UserError(f"{log}: no validation: is --disable-validation among the flags?")
-    return points[-1]["ppl"]
 
 
 def say(text: str) -> None:

@@ -95,7 +95,7 @@ def finish(folder: str, recipe: str, title: str, *arguments: str) -> None:
     from vaswani_plugin.metrics.result_scores import scores_of
     from vaswani_plugin.text.lines import read_lines
     from vaswani_plugin.text.outputs import write_json
-    from vaswani_plugin.text.training_log import read_curves, read_training
+    from vaswani_plugin.text.training_log import read_training
 
     work, reports = Path(folder), {}
     for argument in arguments:
@@ -124,7 +124,7 @@ def finish(folder: str, recipe: str, title: str, *arguments: str) -> None:
         f"parameters, {training.updates:,} updates, {training.seconds / 60:.1f} min, "
         f"{training.tokens_per_second:,.0f} target tokens/s): {work / 'result.json'}"
     )
-    losses = [point["loss"] for point in read_curves(read_lines(log), str(log)).get("valid", [])]
+    losses = [point["loss"] for point in training.valid]
     if PATIENCE.search(log.read_text(encoding="utf-8")) and losses and losses[-1] == min(losses):
         more = f"the same command with --continue {2 * training.updates} goes on"
         print(f"The validation loss was still falling: {more}.")

@@ -99,7 +99,8 @@ class TrainingRun:
     """A run of fairseq-train, resumed or not.
 
     arch: the architecture's name, if the log has it. seconds: total time of all starts.
-    tokens_per_second: target tokens without padding, in the time of training alone.
+    tokens_per_second: target tokens without padding, in the time of training alone. valid: the
+    points of the validations.
     """
 
     arch: str | None
@@ -107,6 +108,7 @@ class TrainingRun:
     updates: int
     seconds: float
     tokens_per_second: float
+    valid: Curve
 
 
 def read_training(lines: Iterable[str], name: str) -> TrainingRun:
@@ -135,4 +137,5 @@ def read_training(lines: Iterable[str], name: str) -> TrainingRun:
         updates=int(max(point["num_updates"] for point in every)),
         seconds=max(point.get("seconds", 0.0) for point in every),
         tokens_per_second=tokens / seconds,
+        valid=curves.get("valid", []),
     )
