@@ -181,7 +181,7 @@ def test_workers_on_a_cpu_share_its_threads(recipe, program, tmp_path):
 
 
 def test_a_training_that_is_done_goes_on(recipe, program, tmp_path):
-    """--continue N keeps the checkpoints; --from train begins anew beside them."""
+    """--continue N keeps the checkpoints, as a step that was cut off does; --from begins anew."""
     folder = program("fairseq-train", 'echo "$@"; mkdir -p "$5"; echo x >>"$5/seen"')
     steps = 'PATH="$bin:$PATH"\nstep train train --max-update 5\nstep after bash -c "echo x"\n'
     for flags in ((), ("--continue", 9), ("--from", "train")):
@@ -193,6 +193,10 @@ def test_a_training_that_is_done_goes_on(recipe, program, tmp_path):
     lines = (tmp_path / "-work ü" / "logs" / "train.log").read_text().split("\n")
     assert [line.split("--max-update ")[-1] for line in lines[:-1]] == ["5", "9", "5"]
     assert (tmp_path / "-work ü" / "checkpoints" / "seen").read_text() == "x\n"
+    stamp = tmp_path / "-work ü" / ".steps" / "train"
+    stamp.rename(stamp.with_suffix(".begun"))
+    assert recipe(steps, "--cpu", bin=folder).returncode == 0
+    assert (tmp_path / "-work ü" / "checkpoints" / "seen").read_text() == "x\nx\n"
 
 
 def test_downloads_are_checked(recipe, tmp_path):
