@@ -70,8 +70,8 @@ def packed_by_head(heads: int, *parts: tuple[nn.Linear, float]) -> PackedLinear:
 
 def packed_norm(norm: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
     """The end of a sub-layer, LayerNorm(x + sublayer), of the sum (R, D)."""
-    shape, weight, bias = norm.normalized_shape, norm.weight.detach(), norm.bias.detach()
-    return lambda x: torch.layer_norm(x, shape, weight, bias, norm.eps)
+    arguments = norm.normalized_shape, norm.weight.detach(), norm.bias.detach(), norm.eps
+    return lambda x: torch.layer_norm(x, *arguments)
 
 
 class PackedSelfAttention:
