@@ -66,11 +66,7 @@ def import_ctranslate2() -> ModuleType:
 
 
 def has_gpu() -> bool:
-    """Return whether CTranslate2 finds a GPU that it can use.
-
-    Raises:
-        ValueError: CTranslate2 isn't installed.
-    """
+    """Return whether CTranslate2 finds a GPU; for errors see `import_ctranslate2`."""
     return bool(import_ctranslate2().get_cuda_device_count())
 
 
@@ -246,11 +242,7 @@ def _text(tokens: list[str]) -> tuple[str, ...]:
 
 
 def _hard_alignment(attention: list[list[float]]) -> list[tuple[int, int]]:
-    """(source, target) positions: for each target token the source token it attends to most.
-
-    Args:
-        attention: (T - 1, S), the end of sentence in neither.
-    """
+    """(source, target) positions: for each target token the source token it attends to most."""
     return [
         (max(range(len(row)), key=row.__getitem__), position)
         for position, row in enumerate(attention)

@@ -84,17 +84,10 @@ class LoadedText(NamedTuple):
 
 
 def load_language_model(path: Path, data: Path | None = None) -> LoadedText:
-    """Load a language model, from a bundle or with the data of its training.
+    """Load a language model from a bundle's folder, or a checkpoint with the folder of its data.
 
-    Args:
-        path: the bundle's folder, or the checkpoint.
-        data: the folder of a checkpoint's data; with a bundle, data that must have the same
-            dictionary.
-
-    Raises:
-        ForeignModel: only fairseq builds this model.
-        ValueError: `data` is missing or has another dictionary, or the checkpoint can't be used.
-        OSError: a file can't be read.
+    A bundle's data may be given, too: it must have the same dictionary. For errors see
+    `models.load_model`.
     """
     pipeline, checkpoint = None, path
     if path.is_dir():
@@ -152,20 +145,12 @@ class LanguageModel(LoadedFromFiles):
         dtype: str | torch.dtype | None = None,
         threads: int | None = None,
     ) -> "LanguageModel":
-        """Load a language model of this plugin; it needs no fairseq.
+        """Load a language model; see also `Translator.from_pretrained`.
 
         Args:
             folder: a bundle, or a checkpoint.
             data: with a checkpoint: the folder of its dictionary.
-            device: where it computes.
-            dtype: of its weights, such as torch.bfloat16 or "bfloat16"; None: as they are.
-            threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
-
-        Raises:
-            ForeignModel: only fairseq builds this model.
-            ValueError: it is no language model, or can't be used; names the file. Or there is no
-                such `dtype`.
-            OSError: a file can't be read.
+            device, dtype, threads: as of a `Translator`.
         """
         loaded = load_language_model(Path(folder), None if data is None else Path(data))
         loaded.model.decoder.to(device=device, dtype=dtype_of(dtype))

@@ -58,11 +58,7 @@ def import_onnxruntime() -> ModuleType:
 
 
 class Graph:
-    """One ONNX file, with the names of its inputs and outputs.
-
-    Raises:
-        ValueError: onnxruntime is missing or can't load the file.
-    """
+    """One ONNX file, with the names of its inputs and outputs."""
 
     def __init__(self, path: Path, threads: int) -> None:
         onnxruntime = import_onnxruntime()
@@ -91,12 +87,7 @@ class Graph:
 
 
 class OnnxTransformer:
-    """The three graphs of a folder; see `search.models.PairModel`.
-
-    Raises:
-        ValueError: onnxruntime is missing, or the folder holds no export of ours.
-        OSError: a file can't be read.
-    """
+    """The three graphs of a folder; see `search.models.PairModel`."""
 
     decoder: None = None
     dictionary: SearchDictionary | None = None

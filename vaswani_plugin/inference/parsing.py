@@ -123,20 +123,7 @@ class Parser(LoadedFromFiles):
         dtype: str | torch.dtype | None = None,
         threads: int | None = None,
     ) -> "Parser":
-        """Load a bundle of recipes/parsing.sh; it needs no fairseq.
-
-        Args:
-            folder: of the bundle.
-            device: where to decode.
-            dtype: of the weights, such as torch.bfloat16 or "bfloat16"; None: as they are stored.
-            threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
-
-        Raises:
-            ForeignModel: only fairseq builds this model.
-            ValueError: it is no parser's bundle, or can't be used; names the file. Or there is no
-                such `dtype`.
-            OSError: a file can't be read.
-        """
+        """Load a bundle of recipes/parsing.sh; see `Translator.from_pretrained`."""
         bundle = Bundle.load(Path(folder), TreeSettings)
         options = {"device": device, "dtype": dtype, "threads": threads}
         given = torch.device(device), dtype_of(dtype), threads

@@ -179,17 +179,9 @@ def searched_model(loaded: Loaded) -> PairModel:
 
 
 def load_scorer(paths: Sequence[Path], data: Path, device: torch.device) -> SearchEngine:
-    """Load a model, or an ensemble of models with the same dictionaries, to score translations.
+    """Load checkpoints with one folder of dictionaries, an ensemble that scores translations.
 
-    Args:
-        paths: checkpoints.
-        data: the folder of the dictionaries.
-        device: where to compute.
-
-    Raises:
-        ForeignModel: only fairseq builds a model.
-        ValueError: a checkpoint has no encoder-decoder, or was trained with other dictionaries.
-        OSError: a file is missing or can't be read.
+    For errors see `models.load_model`.
     """
     found = [load_model(path, data)[0] for path in paths]
     for loaded in found:
