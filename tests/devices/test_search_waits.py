@@ -28,13 +28,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from vaswani_plugin.fairseq_plugin.generator import FairseqModel
 from vaswani_plugin.search import beam_search
-from vaswani_plugin.search.candidates import (
-    best_candidates,
-    diverse_candidates,
-    sampled_candidates,
-)
-from vaswani_plugin.search.constraints import block_repeats, force_end, force_token
-from vaswani_plugin.search.finished import FairseqRules, FinishedHypotheses, Histories, PaperRules
 from vaswani_plugin.search.models import Sources, TransformerModel
 
 BEAM, STEPS = 4, 8  # the first slots last for five
@@ -102,26 +95,6 @@ def test_a_recurrent_language_model_reads_on_from_its_states():
             states = [(h[tokens(BEAM)], c[tokens(BEAM)]) for h, c in states]
 
 
-@pytest.mark.parametrize("rules", [PaperRules(0.6), FairseqRules(1.0)])
-def test_candidates_are_chosen_and_ended_hypotheses_kept(rules):
-    log_p, so_far = torch.empty(3, BEAM, 50, device=META), torch.empty(3, BEAM, device=META)
-    with launches_only():
-        block_repeats(log_p, tokens(3, BEAM, 7), 3)
-        force_end(log_p, tokens(3).eq(1), 2)
-        force_token(log_p, tokens(3), 1)
-        diverse_candidates(log_p, so_far, BEAM, 2, 0.5, tokens(3, 2).eq(1))
-        sampled_candidates(log_p, so_far, BEAM, 5, 0.0, None)
-        sampled_candidates(log_p, so_far, BEAM, 0, 0.9, None)
-        found = [x[:, 0, :BEAM] for x in best_candidates(log_p, so_far, BEAM)]
-        so_far = torch.empty(3, BEAM, 4, device=META)
-        attention = torch.empty(3, BEAM, 5, 6, device=META)
-        unfinished = Histories(tokens(3, BEAM, 4), so_far, attention)
-        ended = FinishedHypotheses(BEAM, unfinished, found[0], rules)
-        longer = unfinished.taken(found[2]).with_token(found[1], found[0])
-        ended.enter(found[1].eq(2), longer)
-        rules.done(ended.rank, found[0][:, 0], 4, tokens(3))
-
-
 class _Waits(TorchDispatchMode):
     """Counts calls that make the host wait for a device, by the step in which they come."""
 
@@ -167,7 +140,15 @@ def test_without_looking_it_finds_the_same(settings, prefix, request):
         assert [s for _, s in row] == pytest.approx([s for _, s in other], rel=1e-5)
 
 
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *SETTINGS.values(),
+        {"beam": 4, "sampling": True, "sampling_topk": 5},
+        {"beam": 4, "sampling": True, "sampling_topp": 0.9},
+    ],
+    ids=str,
+)
 def test_it_looks_once_in_several_steps(settings, as_on_a_device, monkeypatch):
     waits = _Waits()
     step = beam_search.Ensemble.step

@@ -84,8 +84,17 @@ def replace_a_parameter(model):
     layer.weight = nn.Parameter(-layer.weight.detach())
 
 
+def load_final_weights_anew(model):
+    model.make_generation_fast_()
+    load_other_weights(model)
+
+
 @pytest.mark.parametrize(
-    "change", [load_other_weights, train_one_step, write_through_data, replace_a_parameter]
+    "change",
+    [
+        *(load_other_weights, train_one_step, write_through_data, replace_a_parameter),
+        *(load_final_weights_anew, torch.nn.Module.bfloat16, torch.nn.Module.double),
+    ],
 )
 def test_changed_weights_are_packed_anew(generator, model, change):
     before = translate(generator)
@@ -93,24 +102,6 @@ def test_changed_weights_are_packed_anew(generator, model, change):
     after = translate(generator)
     assert_same(after, fresh_translation(copy.deepcopy(model)))
     assert after != before
-
-
-@pytest.mark.parametrize("final", [False, True])
-def test_weights_that_fairseq_calls_final_may_still_be_loaded_anew(generator, model, final):
-    if final:
-        model.make_generation_fast_()
-    before = translate(generator)
-    load_other_weights(model)
-    after = translate(generator)
-    assert_same(after, fresh_translation(make_peaked_model(SYMBOLS, seed=9)))
-    assert after != before
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_another_precision_is_taken_over(generator, model, dtype):
-    translate(generator)
-    model.to(dtype)
-    assert_same(translate(generator), fresh_translation(copy.deepcopy(model)))
 
 
 def test_forward_hooks_are_called(generator, model):
