@@ -193,18 +193,6 @@ def test_damaged_references_are_named(files: dict, tmp_path: Path) -> None:
     assert said == "" and result["sacrebleu"] == pytest.approx(sacrebleu())
 
 
-def test_the_last_line_of_the_output(tmp_path: Path) -> None:
-    """It ends an output that isn't cut off."""
-    output, rows = tmp_path / "gen", list(zip(HYPOTHESES, HYPOTHESES, REFERENCES, strict=True))
-    whole = "".join(f"S-{i}\tx\n" for i in range(3)) + generated(rows)
-    last = "Generate test with beam=4: BLEU4 = 1.00, 1.0/1.0 (BP=1.000)"
-    output.write_text(f"{whole}{last}\n", encoding="utf-8")
-    assert scored(output)[1] == ""
-    output.write_text(whole, encoding="utf-8")
-    said = scored(output)[1]
-    assert "has no last line" in said and "cut off" in said
-
-
 @pytest.mark.parametrize(("language", "tokenizer"), [("zh", "zh"), ("th", "char"), ("de", "13a")])
 def test_the_language_chooses_sacrebleus_tokenizer(
     files: dict, tmp_path: Path, language: str, tokenizer: str

@@ -50,14 +50,12 @@ class GenerateOutput:
     """The output of fairseq-generate in the order of the corpus: one segment a sentence.
 
     hypotheses are its H lines (tokens), detokenized its D lines, references its T lines (empty
-    where the data has no target side), with "@@ " pieces joined, as by --remove-bpe. ended: whether
-    the last line is there, if it should be.
+    where the data has no target side), with "@@ " pieces joined, as by --remove-bpe.
     """
 
     hypotheses: list[str]
     detokenized: list[str]
     references: list[str]
-    ended: bool = True
 
 
 def read_generate_output(path: Path) -> GenerateOutput:
@@ -70,13 +68,11 @@ def read_generate_output(path: Path) -> GenerateOutput:
     """
     found: dict[str, dict[int, str]] = {"H": {}, "D": {}, "T": {}}
     loaded: dict[str, int] = {}
-    has_sources = ended = False
     for number, line in enumerate(read_text(path, returns_inside=True), 1):
         kind, fields = line[:1], line[2:].split("\t")
         if not _NUMBERED.match(line):
             if match := _LOADED.search(line):  # the log
                 loaded[match[2]] = int(match[1].replace(",", ""))
-            has_sources, ended = has_sources or kind == "S", ended or line.startswith("Generate ")
             continue  # S and P lines
         text = fields[1:] if kind == "T" else fields[2:]
         if not text:
@@ -89,11 +85,9 @@ def read_generate_output(path: Path) -> GenerateOutput:
     total = max(max(found["H"]) + 1, sum(loaded.values()))
     for kind in ("H", "D") + (("T",) if found["T"] else ()):
         _check_complete(path, kind, found[kind], total)
-    hypotheses, detokenized, references = (
-        [join_bpe(texts[i]) for i in sorted(texts)] for texts in found.values()
+    return GenerateOutput(
+        *([join_bpe(texts[i]) for i in sorted(texts)] for texts in found.values())
     )
-    is_whole = ended or not (has_sources and references)
-    return GenerateOutput(hypotheses, detokenized, references, is_whole)
 
 
 def _check_complete(path: Path, kind: str, texts: dict[int, str], total: int) -> None:
@@ -158,11 +152,6 @@ def read_segments(
             raise UserError(
                 f"--tokenized: the references of {name} are detokenized, its H lines are not; give "
                 "tokenized text with --hypothesis and --reference"
-            )
-        if not output.ended:
-            warnings.append(
-                f'{name} has no last line ("Generate ... with beam=..."): if it is cut off, this '
-                "is no score of the whole test set"
             )
         hypotheses, golds = output.detokenized, [output.references]
     if references is not None:
