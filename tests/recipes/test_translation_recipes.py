@@ -130,12 +130,18 @@ def test_data_of_its_own(name, tmp_path):
     [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in CASES],
 )
 def test_translation(name, tmp_path):
-    work = tmp_path / "my work"
-    done = run_recipe(name, work, *arguments(name, tmp_path))
+    work, args = tmp_path / "my work", arguments(name, tmp_path)
+    done = run_recipe(name, work, *args)
     result = result_of(work)
     assert result["recipe"] == name and 0 <= result["bleu"]["tokenized"] <= 100
     assert "tokenized BLEU" in done.stdout and "at most" in done.stderr
     if name == "own_text":
         assert "still falling: the same command with --continue 40 goes on" in done.stdout
+        # Fine-tuned with fewer states than are averaged: the pieces stay.
+        tuning = ("--init-from", work / "model", "--", "--max-update", 3)
+        run_recipe(name, tmp_path / "tuned", *args, *tuning)
+        for file in ("sentencepiece.model", "dict.en.txt"):
+            tuned = tmp_path / "tuned" / "model" / file
+            assert tuned.read_bytes() == (work / "model" / file).read_bytes()
     lines = len((work / "test.out").read_text("utf-8").split("\n")) - 1
     assert lines == next(each["lines"] for each in result["data"] if "/test." in each["file"])
