@@ -1,6 +1,7 @@
 """binarize.py: the files are those of fairseq-preprocess; mistakes leave no folder."""
 
 import random
+import struct
 import sys
 from pathlib import Path
 
@@ -155,7 +156,10 @@ def test_sizes_are_read_back_or_the_index_is_refused(tmp_path):
     assert binary.read_sizes(tmp_path / "x").tolist() == [4, 1, 3]
     whole = (tmp_path / "x.idx").read_bytes()
     broken = [whole[:-1], whole + b"\0", b"", whole[:20], b"TNTIDX" + whole[6:]]
-    broken += [whole[:26] + b"\7" + whole[27:], whole[:29] + b"\xff" + whole[30:]]  # sizes
+    # Sizes with another sum, and with the same.
+    broken += [
+        whole[:26] + struct.pack("<3i", *sizes) + whole[38:] for sizes in ((9, 1, 3), (-1, 6, 3))
+    ]
     for content in broken:
         (tmp_path / "x.idx").write_bytes(content)
         with pytest.raises(UserError, match=r"x\.idx: "):

@@ -56,6 +56,10 @@ def test_dropped_sentences_are_noticed(tmp_path: Path) -> None:
     path = write(tmp_path / "cut", "T-0\tr\nH-0\t-1\ta\n")
     with pytest.raises(ValueError, match="cut: no D line of sentence 0"):
         read_generate_output(path)
+    log = "2026 | INFO | fairseq.data.data_utils | loaded 3 examples from: bin/test.en-de.en\n"
+    path = write(tmp_path / "short", log + "H-0\t-1\ta\nD-0\t-1\ta\n")
+    with pytest.raises(ValueError, match=r"no H line of sentence 1 \(2 of 3 missing\)"):
+        read_generate_output(path)
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

@@ -26,7 +26,10 @@ def read(log: str):
 
 
 def test_setup_speed_and_time() -> None:
-    run = read(SETUP + inner(10, wps=500) + inner(40, 3000, 61.5, wps=1500) + epoch(50))
+    valid = '2026 | INFO | valid | {"epoch": 1, "valid_ppl": "7.5", "valid_num_updates": "40"}\n'
+    log = SETUP + inner(10, wps=500) + inner(40, 3000, 61.5, wps=1500) + valid + epoch(50)
+    run = read(log)
+    assert [point["ppl"] for point in run.valid] == [7.5]
     assert (run.arch, run.parameters) == ("vaswani_tiny", 2_568_192)
     assert (run.updates, run.seconds) == (50, 70)
     # Ten updates of 1,000 tokens take 20 s, thirty of 3,000 tokens 60 s.
