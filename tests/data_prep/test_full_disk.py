@@ -16,7 +16,7 @@ LIMIT = 1 << 14  # bytes that the "disk" takes
 
 @pytest.fixture(scope="module")
 def material(tmp_path_factory) -> Path:
-    """Inputs of every script, each large enough that no output fits the limit."""
+    """Inputs, each large enough that no output fits the limit."""
     folder = tmp_path_factory.mktemp("material")
     letters = random.Random(7)
     words = ["".join(letters.choices("abcdefghijklmnopqrstuvwxyz", k=6)) for _ in range(2000)]
@@ -27,14 +27,13 @@ def material(tmp_path_factory) -> Path:
 
 
 def arguments(material: Path, text: Path, out: Path) -> dict[str, tuple]:
-    """For each script that writes: its command line, with `text` as what it reads first."""
+    """Command lines that write compressed files and a folder; `text` is what they read first."""
     other = material / "train.de"
     prefixes = [
         flag for s in ("train", "valid", "test") for flag in (f"--{s}", text.with_suffix(""))
     ]
     return {
         "check_corpus.py": (text, other, "--clean", out / "o.en.gz", out / "o.de.gz"),
-        "bpe.py": ("learn", "--input", text, "--operations", 5000, "--output", out / "o"),
         "binarize.py": ("--pair", "en-de", *prefixes, "--output", out / "o", "--workers", 1),
     }
 

@@ -163,7 +163,7 @@ def numbered(tree: Tree, rng: random.Random) -> Tree:
 def test_random_pairs_of_trees():
     rng = random.Random(5)
     by_size: dict[int, list[str]] = defaultdict(list)
-    for _ in range(3000):
+    for _ in range(1000):
         tree = numbered(random_tree(rng, ["S", "NP", "VP", "NP-X"], leaves=8), rng)
         by_size[len(leaves(tree))].append(to_line(tree))
     crossings = matches = 0
@@ -174,7 +174,7 @@ def test_random_pairs_of_trees():
             assert counts(result) == (0, *expected[:4], size, expected[4])
             crossings += result.crossing > 0
             matches += result.matched > 1
-    assert crossings > 100 and matches > 100
+    assert crossings > 50 and matches > 50
 
 
 def test_the_summary_by_hand():

@@ -42,7 +42,7 @@ def ours(language: str, normalize: bool, tokenize: bool, aggressive: bool, escap
     return moses.make_processor(language, False, normalize, tokenize, aggressive, escape)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(TEXTS, st.sampled_from((*LANGUAGES, "it", "zh")), st.booleans(), st.booleans())
 @example("DOTMULTI xDOTMULTI.", "en", False, False)
 @example("5' '5 a' 'b", "en", False, True)
@@ -54,7 +54,7 @@ def test_tokens_are_those_of_sacremoses(text, language, aggressive, escape):
     assert result == " ".join(tokens)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(TEXTS, st.sampled_from((*LANGUAGES, "cs", "fi")))
 @example("\u201eNein.\u201c", "de")
 def test_normalized_text_is_that_of_sacremoses(text, language):
