@@ -69,6 +69,33 @@ def test_one_input_alone_may_want_a_gradient(trained, padding):
     assert (weight if trained == "features" else features).grad is None
 
 
+@pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
+def test_without_gradients_none_is_computed(monkeypatch, padding, off):
+    """As in validation, of a trained weight."""
+    made = []
+
+    class Watched(loss_module._Gradients):
+        def __init__(self, *arguments) -> None:
+            super().__init__(*arguments)
+            made.append(self)
+
+        def add(self, chunk, of_logits) -> None:
+            super().add(chunk, of_logits)
+            self.added = True
+
+    monkeypatch.setattr(loss_module, "_Gradients", Watched)
+    features, weight, target = make_case()
+    features.requires_grad_()
+    weight = torch.nn.Parameter(weight)
+    fused_projected_loss(features, weight, target, 0.1, PAD)
+    with off():
+        fused_projected_loss(features, weight, target, 0.1, PAD)
+    trained, validated = made
+    assert trained.added and trained.of_weight is not None
+    assert not hasattr(validated, "added")
+    assert validated.of_weight is None and validated.of_features is None
+
+
 @pytest.mark.parametrize("onednn", [False, True])
 def test_either_matrix_library_gives_the_same(onednn, monkeypatch, padding):
     """In float32, with as many rows as oneDNN is for."""

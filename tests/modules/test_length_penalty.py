@@ -1,12 +1,14 @@
-"""Wu et al.'s length penalty (Eq. 14) and the bound that stops the search."""
+"""Wu et al.'s length penalty (Eq. 14), and when it lets a search stop."""
 
+import math
 import random
 
 import pytest
 import search_reference
+import torch
 
 from vaswani_plugin.modules.length_penalty import length_penalty
-from vaswani_plugin.search.finished import best_reachable_score
+from vaswani_plugin.search.finished import PaperRules
 
 ALPHAS = [-0.5, 0.0, 0.3, 0.6, 1.0, 1.5]
 
@@ -24,15 +26,19 @@ def test_length_1_costs_nothing_and_alpha_0_ranks_by_probability():
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-def test_no_continuation_beats_the_bound_and_one_reaches_it(alpha):
+def test_a_search_is_done_when_no_continuation_can_beat_the_kept(alpha):
     rng = random.Random(5)
+    rules = PaperRules(alpha, wanted=1)
     for _ in range(200):
         log_p = -10 * rng.random()
-        shortest = rng.randint(1, 30)
+        shortest = rng.randint(2, 30)
         longest = shortest + rng.randint(0, 30)
-        bound = best_reachable_score(log_p, shortest, longest, alpha)
-        reachable = [
+        best = max(
             log_p / search_reference.gnmt_penalty(length, alpha)
             for length in range(shortest, longest + 1)
-        ]
-        assert bound == pytest.approx(max(reachable), rel=1e-12)
+        )
+        for kept, is_done in ((best + 1e-5, True), (best - 1e-5, False), (-math.inf, False)):
+            ranks = torch.tensor([[kept, -math.inf]], dtype=torch.float64)
+            open_ones = torch.tensor([log_p], dtype=torch.float64), shortest - 2
+            found = rules.done(ranks, *open_ones, torch.tensor([longest - 1]))
+            assert found.tolist() == [is_done]
