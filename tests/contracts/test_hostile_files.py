@@ -226,3 +226,20 @@ def dumped(state: object) -> bytes:
     if isinstance(state, dict):
         state = {key: value for key, value in state.items() if isinstance(value, Runs)}
     return pickle.dumps(state, protocol=2)  # the one of torch.save
+
+
+@pytest.mark.parametrize("name", BUNDLES)
+def test_a_bundle_with_a_link_is_refused(world, tmp_path, name):
+    """It could make a command read, or overwrite, a file outside of the bundle."""
+    file, *files = BUNDLES[name]
+    shutil.copytree(world[file], tmp_path / file)
+    for inside in files:
+        linked, outside = tmp_path / file / inside, tmp_path / f"outside-{inside}"
+        linked.rename(outside)
+        linked.symlink_to(outside)
+        content = outside.read_bytes()
+        done = vaswani(*arguments(name, world, tmp_path, **{file: tmp_path / file}))
+        assert done.code == 1 and f"{linked} is a link" in done.error
+        assert outside.read_bytes() == content
+        linked.unlink()
+        outside.rename(linked)
