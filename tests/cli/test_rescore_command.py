@@ -211,7 +211,7 @@ def test_the_oracle_and_the_search_beside_enumeration(tmp_path, seed):
     assert lists.bleu(lists.best(lists.features["score"])) <= found <= max(every) + 1e-9
     assert found == pytest.approx(max(every), rel=0.1)
     # Features that tell the best hypothesis are found whatever their scale.
-    good = np.isin(np.arange(len(lists.entries)), lists.oracle())
+    good = np.isin(np.arange(len(lists.outputs)), lists.oracle())
     for scale in (1e-3, 1e3):
         lists.features["told"] = good * scale
         weights = search_weights(lists, ["score", "told", "words"])
@@ -242,11 +242,11 @@ MOSES_FAULTS = {
     "nan": (lambda m: replaced(m, 5, "3 ||| a ||| F= 1 ||| nan"), "line 6: the score 'nan' is no"),
     "a missing sentence": (lambda m: replaced(m, 0, None), "no hypotheses of sentence 0 (1 of 14"),
     "twice": (lambda m: m + m[:1], "line 41: sentence 0 comes again"),
-    "too short": (lambda m: m[:-4], "no lists of sentence 13"),
+    "too short": (lambda m: m[:-4], "has lists of 13 sentences"),
     "another file": (lambda m: ["H-0\t-1\ta"], "rescore.md makes it from the output of fairseq"),
     "an endless one": (
         lambda m: replaced(m, 0, f"0 ||| {'a ' * 30}||| ||| 1"),
-        "hypothesis of sentence 0 has 31 tokens with its end, and the model takes 24",
+        "the hypothesis of sentence 0 has 31 tokens with its end, and the model takes 24",
     ),
 }
 

@@ -6,16 +6,14 @@ from model_factory import SIZES, make_model, make_task, random_batch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from vaswani_plugin.figures.flops import (
-    TRAINING_PASSES,
-    forward_flops,
-    row_settings,
-)
+from vaswani_plugin.figures.flops import TRAINING_PASSES, forward_flops
+from vaswani_plugin.model.architectures import FAMILIES
 
 
 def count(arch: str, shape: tuple[int, int, int], vocabulary: int = 100, **changes) -> int:
-    model, settings = row_settings(arch)
-    return forward_flops(model, settings | changes, vocabulary, shape)
+    rows = {row.name: (family.model, row.changes) for family in FAMILIES for row in family.rows}
+    model, own = rows[arch]
+    return forward_flops(model, own | changes, vocabulary, shape)
 
 
 def transformer(b: int, s: int, t: int, v: int, d_k=64, d_v=64) -> int:

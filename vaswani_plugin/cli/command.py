@@ -105,16 +105,6 @@ def one_of(*names: str, required: bool = False) -> Callable[[Function], Function
     return mark
 
 
-def titled(title: str, *names: str) -> Callable[[Function], Function]:
-    """Decorates a command: `--help` shows these flags together, under a title."""
-
-    def mark(function: Function) -> Function:
-        function.__dict__.setdefault("titles", []).insert(0, (names, title))
-        return function
-
-    return mark
-
-
 def summary(function: Callable[..., None]) -> str:
     """The first sentence of a command's docstring, as the list of commands shows it."""
     return (inspect.getdoc(function) or "").partition("\n")[0].rstrip(".")
@@ -136,12 +126,8 @@ def make_parser(program: str, function: Callable[..., None]) -> argparse.Argumen
         allow_abbrev=False,
     )
     places: dict[str, Any] = {}
-    for names, title in vars(function).get("titles", []):
-        places |= dict.fromkeys(names, parser.add_argument_group(title))
     for names, required in vars(function).get("exclusive", []):
-        parent = places.get(names[0], parser)
-        group = parent.add_mutually_exclusive_group(required=required)
-        places |= dict.fromkeys(names, group)
+        places |= dict.fromkeys(names, parser.add_mutually_exclusive_group(required=required))
     hints = typing.get_type_hints(function, include_extras=True)
     for name, parameter in inspect.signature(function).parameters.items():
         names, options = _argument(name, parameter, hints[name])

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,7 +22,6 @@ from vaswani_plugin.cli.command import (
     probability,
     show,
     text_lines,
-    titled,
     write_results,
 )
 from vaswani_plugin.errors import UserError, message_line
@@ -32,21 +32,13 @@ if TYPE_CHECKING:
     from vaswani_plugin.inference.language_model import LanguageModel
     from vaswani_plugin.inference.parsing import ParsedSentence
     from vaswani_plugin.inference.summarization import Summary
+    from vaswani_plugin.inference.text_scores import Window
     from vaswani_plugin.metrics.scored_text import ScoredText
 
 Alpha = Annotated[float, "ALPHA"]
 SUMMARIZER = "the bundle: the folder model/ of recipes/summarization.sh"
 
 
-@titled(
-    "the text: --text, --data-bin, or both",
-    *("text", "data_bin", "split", "tokens_per_sample", "context_window"),
-    *("carry_state", "batch_tokens"),
-)
-@titled("dynamic evaluation (Krause et al. 2018)", "dynamic", "dynamic_rate", "dynamic_decay")
-@titled(
-    "baselines and published figures", "baselines", "train_data", "valid_data", "figure", "counts"
-)
 def lm(
     *,
     model: Place | None = None,
@@ -85,7 +77,7 @@ def lm(
         carry_state: vaswani_lm_lstm keeps its state from window to window, instead of
             --context-window.
         batch_tokens: most tokens in a batch, padding included (default: 4096).
-        dynamic: train on each window after scoring it.
+        dynamic: dynamic evaluation (Krause et al. 2018): train on each window after scoring it.
         dynamic_rate: learning rate (default: 0.01).
         dynamic_decay: after each window, move the weights back by this fraction, 0 to 1 (default:
             0.001).
@@ -124,13 +116,14 @@ def lm(
     from vaswani_plugin.metrics.ngram import baselines as score_baselines
     from vaswani_plugin.metrics.scored_text import read_scored_text
 
-    report: dict[str, Any] = {"text": None, "windows": None, "dynamic": None, "results": []}
-    report |= {"dynamic_gain": None, "warnings": []}
+    report: dict[str, Any] = dict.fromkeys(("text", "windows", "dynamic", "dynamic_gain"))
+    report |= {"results": [], "warnings": []}
     sizes = metric.TextCounts(0, *counts, 0) if counts else None
     if read:
         known, loaded = {}, None
         if model:
             from vaswani_plugin.inference.language_model import LanguageModel  # imports torch
+            from vaswani_plugin.inference.text_scores import windows
 
             device = chosen_device(cpu, threads)
             loaded = LanguageModel.from_pretrained(model, data=data_bin, device=device)
@@ -139,16 +132,21 @@ def lm(
         sizes = scored.counts
         report["results"] += score_baselines(scored, train_data or [], valid_data)
         if loaded:
+            size = loaded.window_size(tokens_per_sample)
+            report["windows"] = {"tokens_per_sample": size, "context_window": context_window or 0}
+            learning = None
             if dynamic:
                 rate = 0.01 if dynamic_rate is None else dynamic_rate
                 decay = 0.001 if dynamic_decay is None else dynamic_decay
-                report["dynamic"] = {"rate": rate, "decay": decay}
-            size = loaded.window_size(tokens_per_sample)
-            report["windows"] = {
-                "tokens_per_sample": size,
-                "context_window": context_window or 0,
-            }
-            _score(loaded, scored, report, batch_tokens or 4096, carry_state)
+                learning = report["dynamic"] = {"rate": rate, "decay": decay}
+            cut = windows(len(scored.tokens.numbers), *report["windows"].values())
+            rows = _score(loaded, scored, cut, learning, batch_tokens or 4096, carry_state)
+            report["results"] += rows
+            if learning:
+                static, learned = rows
+                keys = ("perplexity", "perplexity_per_word")
+                gains = {k: static[k] - learned[k] for k in keys if static[k] and learned[k]}
+                report["dynamic_gain"] = dict.fromkeys(keys) | gains
         report["warnings"] += scored.warnings
     if figure is not None:
         report["results"].append(metric.figure(*figure, sizes))
@@ -159,32 +157,27 @@ def lm(
 def _score(
     model: "LanguageModel",
     scored: "ScoredText",
-    report: dict[str, Any],
+    cut: list["Window"],
+    learning: dict[str, float] | None,
     batch_tokens: int,
     carry_state: bool,
-) -> None:
-    """Add the model's rows to a report, and what dynamic evaluation gains."""
+) -> list[dict[str, Any]]:
+    """The model's row, and one of dynamic evaluation where `learning` has its rate and decay."""
     from tqdm import tqdm
 
-    from vaswani_plugin.inference.text_scores import windows
     from vaswani_plugin.metrics.perplexity import result
 
-    tokens, cut = scored.tokens, report["windows"]
-    cut = windows(len(tokens.numbers), cut["tokens_per_sample"], cut["context_window"])
-    scorer, rows = model.stream_scorer(tokens.numbers, carry_state), []
-    for title in ("model", "model, dynamic")[: 1 + bool(report["dynamic"])]:
+    tokens = scored.tokens
+    scorer = model.stream_scorer(tokens.numbers, carry_state)
+    works = {"model": partial(scorer.static, cut, batch_tokens)}
+    if learning:
+        works["model, dynamic"] = partial(scorer.dynamic, cut, **learning)
+    rows = []
+    for title, work in works.items():
         with tqdm(total=len(tokens.numbers), desc=title, unit=" tokens", disable=None) as bar:
-            if title == "model":
-                scores = scorer.static(cut, batch_tokens, bar.update)
-            else:
-                scores = scorer.dynamic(cut, *report["dynamic"].values(), bar.update)
+            scores = work(advance=bar.update)
         rows.append(result(title, scored.coding, scores, scored.counts, unknown=tokens.unknown))
-    report["results"] += rows
-    if report["dynamic"]:
-        pairs = {key: [row[key] for row in rows] for key in ("perplexity", "perplexity_per_word")}
-        report["dynamic_gain"] = {
-            k: None if None in ab else ab[0] - ab[1] for k, ab in pairs.items()
-        }
+    return rows
 
 
 @one_of("beam", "sampling")
@@ -258,9 +251,9 @@ def complete(
     for number, completed in enumerate(found, start=1):
         for warning in completed.warnings:
             print(message_line(f"vaswani complete: {warning}"), file=sys.stderr)
-        lines = [completed.prompt + one.text for one in completed.continuations]
-        lines = [_completion_as_json(number, completed)] if format == "json" else lines
-        print("\n".join(lines), flush=True)
+        shown = [completed.prompt + one.text for one in completed.continuations]
+        shown = [_completion_as_json(number, completed)] if format == "json" else shown
+        print("\n".join(shown), flush=True)
 
 
 def _completion_as_json(number: int, completed: "CompletedPrompt") -> str:

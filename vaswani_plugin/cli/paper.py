@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from vaswani_plugin.cli.command import Format, one_of, show, titled
+from vaswani_plugin.cli.command import Format, one_of, show
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.metrics.cost import DEVICES
 
@@ -102,11 +102,6 @@ def positions(
         print(f"  k {distance:>3}  {product:.4f}")
 
 
-@titled("by the paper's method: time x devices x TFLOP/s", "hours", "devices")
-@titled(
-    "by counting, with torch.utils.flop_counter",
-    *("arch", "vocab", "sentences", "source_length", "target_length", "updates"),
-)
 @one_of("device", "teraflops")
 def cost(
     *,
@@ -123,6 +118,9 @@ def cost(
     format: Format = "text",
 ) -> None:
     """Table 2: training cost in FLOPs, from the time or from the model's size.
+
+    --hours: by the paper's method, time x devices x TFLOP/s. --arch: by counting the operations of
+    a batch with torch.utils.flop_counter.
 
     Example: vaswani cost --arch vaswani_base --hours 12 --devices 8 --device P100
 

@@ -295,8 +295,8 @@ def rescore(
         last = [row["weights"] for row in rows if row["weights"]][-1]
         with write_atomically(output) as write:
             for place in test.best(test.scores(last)):
-                write(test.entries[place].text)
-    counts = {"sentences": len(test.lists), "hypotheses": len(test.entries)}
+                write(test.outputs[place])
+    counts = {"sentences": test.count, "hypotheses": len(test.outputs)}
     show({**counts, "rows": rows}, rescoring.as_table(rows), format)
 
 

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import torch
@@ -251,13 +252,11 @@ def new_folder(output: Path) -> Iterator[Path]:
     """
     check_new_folder(output)
     output = output.resolve()  # of a symbolic link, its target
-    partial = output.with_name(f".{output.name}.{os.getpid()}.tmp")
-    try:
-        partial.mkdir(parents=True)
-        yield partial
-        with contextlib.suppress(FileNotFoundError):
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as parent:
+        folder = Path(parent, "new")
+        folder.mkdir()
+        yield folder
+        if output.exists():
             output.rmdir()  # os.replace overwrites an empty folder on POSIX only
-        os.replace(partial, output)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+        os.replace(folder, output)

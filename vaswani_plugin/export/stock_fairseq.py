@@ -194,7 +194,13 @@ def stock_model(
     Returns:
         The weights under fairseq's names, and the options as `stock_options` returns them.
     """
-    _refuse_what_fairseq_lacks(cfg, allow_layer_norm_eps)
+    obstacles = uneven_heads(cfg) + departures(cfg)
+    if cfg.layer_norm_eps != FAIRSEQ_LAYER_NORM_EPS and not allow_layer_norm_eps:
+        obstacles.append(
+            f"--layer-norm-eps {cfg.layer_norm_eps:g} (there always {FAIRSEQ_LAYER_NORM_EPS:g}; "
+            "--allow-layer-norm-eps accepts slightly different outputs)"
+        )
+    refuse("fairseq's transformer", obstacles)
     weights = dict(weights)
     if cfg.positions == "sinusoidal":
         like = weights["encoder.embedding.weight"]
@@ -227,16 +233,6 @@ def _stock_flags(cfg: Configuration) -> argparse.Namespace:
     )
     base_architecture(options)
     return options
-
-
-def _refuse_what_fairseq_lacks(cfg: Configuration, allow_layer_norm_eps: bool) -> None:
-    obstacles = uneven_heads(cfg) + departures(cfg)
-    if cfg.layer_norm_eps != FAIRSEQ_LAYER_NORM_EPS and not allow_layer_norm_eps:
-        obstacles.append(
-            f"--layer-norm-eps {cfg.layer_norm_eps:g} (there always {FAIRSEQ_LAYER_NORM_EPS:g}; "
-            "--allow-layer-norm-eps accepts slightly different outputs)"
-        )
-    refuse("fairseq's transformer", obstacles)
 
 
 def checkpoint_of(

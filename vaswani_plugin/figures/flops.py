@@ -6,6 +6,7 @@ are matrix products and convolutions; sums, softmax and LayerNorm are about 1% m
 Axes: B sentences, S source positions, T target positions.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -29,23 +30,14 @@ TRAINING_PASSES = 3
 """One product forward and two backward, for the gradients of its two factors."""
 
 
-def row_settings(arch: str) -> tuple[str, dict[str, Any]] | None:
-    """The registered model of a named architecture, and the values of its row; None: not ours."""
-    for family in FAMILIES:
-        for row in family.rows:
-            if row.name == arch:
-                return family.model, family.base | row.changes
-    return None
-
-
 def forward_flops(
-    model: str, settings: Mapping[str, Any], vocabulary: int, shape: tuple[int, int, int]
+    model: str, changes: Mapping[str, Any], vocabulary: int, shape: tuple[int, int, int]
 ) -> int:
     """FLOPs of the forward pass of one batch, the projection to the vocabulary included.
 
     Args:
         model: a key of `CONFIGURATIONS`.
-        settings: values of its configuration; others are ignored.
+        changes: values of its configuration that are not the defaults.
         vocabulary: rows of the source's and the target's embedding.
         shape: B, S and T, padding included; a language model has no source.
 
@@ -54,10 +46,8 @@ def forward_flops(
         TypeError: values of another type.
     """
     kind, (sentences, source, target) = CONFIGURATIONS[model], shape
-    names = {each.name for each in fields(kind)}
-    longest = dict.fromkeys(("max_source_positions", "max_target_positions"), max(shape))
-    given = dict(settings) | longest
-    cfg = kind(**{name: value for name, value in given.items() if name in names})
+    longest = {f.name: max(shape) for f in fields(kind) if re.fullmatch("max_.*_positions", f.name)}
+    cfg = kind(**{**changes, **longest})
     with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
         built: Any = build_sizes(model, cfg, (vocabulary, vocabulary), target).eval()
         texts = torch.zeros(sentences, source, dtype=torch.long)
@@ -91,17 +81,16 @@ def by_counting(
     Raises:
         ValueError: an unknown architecture, or a number below 1.
     """
-    row = row_settings(arch)
-    if row is None:
-        known = ", ".join(row.name for family in FAMILIES for row in family.rows)
-        raise UserError(f"--arch {arch}: can't be counted; these can: {known}")
+    rows = {row.name: (family.model, row.changes) for family in FAMILIES for row in family.rows}
+    if arch not in rows:
+        raise UserError(f"--arch {arch}: can't be counted; these can: {', '.join(rows)}")
     if updates is None:
         updates = PAPER_UPDATES_OF_BIG if arch.startswith("vaswani_big") else PAPER_UPDATES
     sizes = dict(zip(("sentences", "source_length", "target_length"), shape, strict=True))
     for name, value in {"updates": updates, "vocab": vocabulary, **sizes}.items():
         if value < 1:
             raise UserError(f"--{name.replace('_', '-')} is {value}; it must be at least 1")
-    forward = forward_flops(*row, vocabulary, shape)
+    forward = forward_flops(*rows[arch], vocabulary, shape)
     return {
         "arch": arch,
         "vocabulary": vocabulary,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sacrebleu.metrics.bleu import BLEU
@@ -34,13 +34,6 @@ SCORE, WORDS = "score", "words"
 ORDERS = 4  # of the n-grams of BLEU
 GRID = 21
 """Points of the grid of each weight; it is searched twice, the second time near the best point."""
-
-
-class Entry(NamedTuple):
-    """A hypothesis: its tokens, separated by spaces, and its score."""
-
-    text: str
-    score: float
 
 
 class Lists:
@@ -64,8 +57,11 @@ class Lists:
         references: Sequence[Path] | None = None,
         codes: Path | None = None,
     ) -> None:
-        self.path, self.lists = path, read_nbest(path)
-        self.entries = [entry for row in self.lists for entry in row]
+        self.path, lists = path, read_nbest(path)
+        self.list_of = [number for number, row in enumerate(lists) for _ in row]
+        """Of each hypothesis, (M,)."""
+        self.outputs = [text for row in lists for text, _ in row]
+        self.count = len(lists)
         split: Callable[[str], str] = str  # of words into subwords
         if codes is not None:
             from vaswani_plugin.text import bpe
@@ -73,25 +69,24 @@ class Lists:
             split = bpe.make_encoder(str(codes))
         self.sources = [plain_units(split(line)) for line in self._lines_for(sources)]
         self.references = list(map(self._lines_for, references or []))
-        self.texts = [plain_units(split(entry.text)) for entry in self.entries]
-        self.words = [join_bpe(entry.text) for entry in self.entries]
+        self.texts = [plain_units(split(text)) for text in self.outputs]
+        self.words = list(map(join_bpe, self.outputs))
         self.features = {
-            SCORE: np.array([entry.score for entry in self.entries]),
+            SCORE: np.array([score for row in lists for _, score in row]),
             WORDS: np.array([float(len(text.split())) for text in self.words]),
         }
         # The hypotheses of each list, (N, longest); a row is filled up with M.
-        self.places = np.full((len(self.lists), max(map(len, self.lists))), len(self.entries))
-        starts = np.cumsum([0, *map(len, self.lists)])
-        for row, start, stop in zip(self.places, starts, starts[1:], strict=False):
-            row[: stop - start] = range(start, stop)
+        longest, rest = max(map(len, lists)), iter(range(len(self.outputs)))
+        rows = [[next(rest) for _ in row] for row in lists]
+        fill = [len(self.outputs)] * longest
+        self.places = np.array([(row + fill)[:longest] for row in rows])
 
     def _lines_for(self, path: Path) -> list[str]:
-        lines, count = list(read_text(path)), len(self.lists)
-        if len(lines) != count:
-            missing = "lines" if len(lines) < count else "lists"
+        lines = list(read_text(path))
+        if len(lines) != self.count:
             raise UserError(
-                f"{self.path} has lists of {count} sentences, {path} has {len(lines)} lines: no "
-                f"{missing} of sentence {min(len(lines), count)} (ids count from 0)"
+                f"{self.path} has lists of {self.count} sentences (ids count from 0), {path} has "
+                f"{len(lines)} lines: they must be of the same sentences"
             )
         return lines
 
@@ -110,34 +105,38 @@ class Lists:
             ValueError: a sentence is empty or too long for the model.
         """
         title = f"{name}, {self.path}"
-        sources, targets = ([text.split() for text in own] for own in (self.sources, self.texts))
-        lists = [i for i, row in enumerate(self.lists) for _ in row]  # of each target
-        for i, source in enumerate(sources):
-            if not source:
-                raise UserError(f"{title}: source {i} is empty")
-            _require_fits(source, scorer.longest_source, f"{title}: source {i}")
-        for i, target in zip(lists, targets, strict=True):
-            place = f"{title}: hypothesis of sentence {i}"
-            _require_fits(target, scorer.longest_target, place)
+        split = [self.sources[number].split() for number in self.list_of]
+        sources, targets = split, [text.split() for text in self.texts]
+        sides = (
+            ("source", sources, scorer.longest_source, scorer.source),
+            ("hypothesis", targets, scorer.longest_target, scorer.target),
+        )
+        for side, rows, longest, _ in sides:
+            for number, tokens in zip(self.list_of, rows, strict=True):
+                if len(tokens) > longest:
+                    raise UserError(
+                        f"{title}: the {side} of sentence {number} has {len(tokens) + 1} tokens "
+                        f"with its end, and the model takes {longest + 1}: leave the sentence out"
+                    )
         # By the length of the sources; the targets of a source are neighbours.
         order = sorted(
-            range(len(targets)), key=lambda n: (len(sources[lists[n]]), lists[n], len(targets[n]))
+            range(len(targets)), key=lambda n: (len(sources[n]), self.list_of[n], len(targets[n]))
         )
         scores = self.features[name] = np.zeros(len(targets))
         with tqdm(total=len(targets), desc=title, unit=" hyp", disable=None) as bar:
             for batch in batches_by_length([len(x) + 1 for x in targets], max_tokens, order):
-                pairs = [sources[lists[n]] for n in batch], [targets[n] for n in batch]
+                pairs = [sources[n] for n in batch], [targets[n] for n in batch]
                 scores[batch] = [sum(row) for row in scorer.score(*pairs)]
                 bar.update(len(batch))
-        unknown, strange = (
-            sum(side.index(token) == side.unk() for row in rows for token in row)
-            for side, rows in ((scorer.source, sources), (scorer.target, targets))
-        )
-        if not (unknown or strange):
+        unknown = [
+            sum(dictionary.index(token) == dictionary.unk() for row in rows for token in row)
+            for _, rows, _, dictionary in sides
+        ]
+        if not any(unknown):
             return []
         return [
-            f"{title}: {unknown} tokens of the sources and {strange} of the hypotheses are unknown "
-            "to the model (--bpe-codes splits words)"
+            f"{title}: {unknown[0]} tokens of the sources and {unknown[1]} of the hypotheses are "
+            "unknown to the model (--bpe-codes splits words)"
         ]
 
     def scores(self, weights: Mapping[str, float]) -> np.ndarray:
@@ -154,13 +153,9 @@ class Lists:
         """Matches and totals of each order, output length and reference length, (M, 10)."""
         # sacreBLEU's corpus score uses the same counts; words are separated by spaces.
         counter = BLEU(tokenize="none", smooth_method="none", effective_order=True)
-        golds = zip(*([join_bpe(line) for line in side] for side in self.references), strict=True)
-        words, rows = iter(self.words), []
-        for row, gold in zip(self.lists, golds, strict=True):
-            for _ in row:
-                found = counter.sentence_score(next(words), gold)
-                rows.append([*found.counts, *found.totals, found.sys_len, found.ref_len])
-        return np.array(rows)
+        golds = [[join_bpe(side[number]) for side in self.references] for number in self.list_of]
+        found = map(counter.sentence_score, self.words, golds)
+        return np.array([[*f.counts, *f.totals, f.sys_len, f.ref_len] for f in found])
 
     def bleu(self, chosen: np.ndarray) -> float:
         """Corpus BLEU, 0 to 100, of hypotheses (N,)."""
@@ -269,9 +264,9 @@ def as_table(rows: list[dict[str, Any]]) -> str:
     return tabulate(table, headers, tablefmt="github", disable_numparse=True)
 
 
-def read_nbest(path: Path) -> list[list[Entry]]:
-    """Read the lists of a file in the order of their ids, which count from 0."""
-    found: dict[int, list[Entry]] = {}
+def read_nbest(path: Path) -> list[list[tuple[str, float]]]:
+    """The lists of a file, each of texts and scores, in the order of their ids, from 0 on."""
+    found: dict[int, list[tuple[str, float]]] = {}
     last = -1
     for number, line in enumerate(read_text(path), 1):
         identity, *fields = (field.strip() for field in line.split("|||"))
@@ -292,7 +287,7 @@ def read_nbest(path: Path) -> list[list[Entry]]:
                 "one file?"
             )
         last = int(identity)
-        found.setdefault(last, []).append(Entry(fields[0], score))
+        found.setdefault(last, []).append((fields[0], score))
     count, first = max(found) + 1, first_gap(found)
     if first < count:
         raise UserError(
@@ -300,11 +295,3 @@ def read_nbest(path: Path) -> list[list[Entry]]:
             "missing; ids count from 0)"
         )
     return [found[i] for i in range(count)]
-
-
-def _require_fits(tokens: Sequence[str], longest: int, name: str) -> None:
-    if len(tokens) > longest:
-        raise UserError(
-            f"{name} has {len(tokens) + 1} tokens with its end, and the model takes "
-            f"{longest + 1}: leave the sentence out, or divide it"
-        )
