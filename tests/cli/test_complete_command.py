@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from toy_language_model import (
-    ONE_LAYER,
     OUR_LSTM,
-    OURS,
     WORDS,
     build,
     write_bundle,
@@ -139,15 +137,10 @@ def test_seeds_and_samples(words, completed):
     assert len(set(first[1].split("\n"))) == 7
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [OURS, ONE_LAYER, OUR_LSTM],
-    ids=["ours", "one-layer", "our-lstm"],
-)
-def test_a_checkpoint_with_its_data_folder(completed, tmp_path, flags):
+def test_a_checkpoint_with_its_data_folder(completed, tmp_path):
     """Without a preprocessing.json prompts are tokens."""
     data = write_data(tmp_path)
-    state, model = build(data, *flags)
+    state, model = build(data, *OUR_LSTM)
     torch.save({**state, "model": model.state_dict()}, tmp_path / "checkpoint.pt")
     flags = ("--data-bin", str(data), "--max-new-tokens", "3", "--stop", "never")
     code, output, _ = completed(tmp_path / "checkpoint.pt", *flags, "ba be")

@@ -224,14 +224,6 @@ def test_the_oracle_and_the_search_beside_enumeration(tmp_path, seed):
     assert lists.bleu(lists.best(lists.scores(weights))) == pytest.approx(found)
 
 
-def test_given_weights_are_applied(world, rescore, tmp_path):
-    code, _, err = rescore("--output", tmp_path / "best", "--weights", "score=-1")
-    assert (code, err) == (0, "")
-    best = (tmp_path / "best").read_text(encoding="utf-8").splitlines()
-    for line, row in zip(best, world.lists, strict=True):
-        assert line == min(row, key=lambda entry: entry[1])[0]
-
-
 def replaced(lines: list[str], number: int, line: str | None) -> list[str]:
     """The lines with one replaced, or left out."""
     return [*lines[:number], *([] if line is None else [line]), *lines[number + 1 :]]
@@ -283,8 +275,12 @@ def test_the_page_makes_lists_from_the_output_of_fairseq_generate(world, rescore
     assert rescore("--nbest", tmp_path / "valid.nbest")[0] == 0
 
 
-def test_unknown_words_are_counted(rescore, tmp_path, world):
+def test_given_weights_are_applied_and_unknown_words_counted(world, rescore, tmp_path):
     lines = [line.replace(" ||| ", " ||| zzz ", 1) for line in world.as_moses()]
     (tmp_path / "list").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    code, _, err = rescore("--nbest", tmp_path / "list")
+    flags = ("--nbest", tmp_path / "list", "--output", tmp_path / "best")
+    code, _, err = rescore(*flags, "--weights", "score=-1")
     assert code == 0 and f"0 tokens of the sources and {len(lines)} of the hypotheses" in err
+    best = (tmp_path / "best").read_text(encoding="utf-8").splitlines()
+    worst = [min(row, key=lambda entry: entry[1])[0] for row in world.lists]
+    assert best == [f"zzz {text}" for text in worst]

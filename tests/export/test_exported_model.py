@@ -90,9 +90,6 @@ def language_model(bundle):
 
 BROKEN = {
     "absent is not a bundle; make one": lambda bundle: bundle.rename(bundle.with_name("gone")),
-    "preprocessing.json does not exist": lambda bundle: (bundle / "preprocessing.json").unlink(),
-    "dict.de.txt does not exist": lambda bundle: (bundle / "dict.de.txt").unlink(),
-    "model.pt: it is no checkpoint": lambda bundle: (bundle / "model.pt").write_bytes(b"x"),
     "holds 'fconv', which only fairseq builds": another_model,
     "model.pt: encoder.layers.0.feed_forward.w_1.bias holds NaN": not_a_number,
     "holds a language model, and a translation model is needed": language_model,

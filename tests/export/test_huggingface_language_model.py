@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from toy_language_model import LSTM, ONE_LAYER, WORDS, write_bundle, write_checkpoint, write_data
+from toy_language_model import ONE_LAYER, WORDS, write_bundle, write_checkpoint, write_data
 
 from vaswani_plugin.export.huggingface_export import export_to_huggingface
 from vaswani_plugin.inference.language_model import LanguageModel, load_language_model
@@ -117,7 +117,6 @@ def test_words_that_the_model_lacks_are_unknown(tmp_path):
     [
         ({"d_k": 4}, "no counterpart of --d-k 4 "),
         ({"d_ff": 256}, "no counterpart of --d-ff 256 with --d-model 32"),
-        ({"attention_window": 3}, "no counterpart of --attention-window 3"),
     ],
 )
 def test_what_gpt_lacks_is_refused(tmp_path, monkeypatch, options, message):
@@ -131,22 +130,15 @@ def test_what_gpt_lacks_is_refused(tmp_path, monkeypatch, options, message):
     assert not (tmp_path / "hf").exists()
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (ONE_LAYER, "OneLayerLanguageModel, .*no counterpart of it"),
-        (LSTM, "flags of a model, which only fairseq builds"),
-    ],
-)
-def test_other_language_models_are_refused(tmp_path, flags, message):
+def test_other_language_models_are_refused(tmp_path):
     data = write_data(tmp_path)
     bundle = tmp_path / "model"
     bundle.mkdir()
     (data / "dict.txt").rename(bundle / "dict.txt")
     (bundle / "preprocessing.json").write_text(TextSettings("words").to_json())
     (bundle.parent / "bin" / "dict.txt").symlink_to(bundle / "dict.txt")
-    write_checkpoint(data, bundle / "model.pt", *flags, updates=0)
-    with pytest.raises(ValueError, match=message):
+    write_checkpoint(data, bundle / "model.pt", *ONE_LAYER, updates=0)
+    with pytest.raises(ValueError, match="OneLayerLanguageModel, .*no counterpart of it"):
         export_to_huggingface(bundle, tmp_path / "hf")
 
 

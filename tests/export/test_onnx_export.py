@@ -22,7 +22,7 @@ ROWS = {
     "learned": ("--positions", "learned"),
     "fairseq's": ("--positions", "sinusoidal-fairseq", "--attention-scale", "none"),
 }
-PAIRS = 200
+PAIRS = 60
 PAD, EOS, FIRST = 1, 2, 4
 
 
@@ -69,7 +69,7 @@ def expected_logits(model, source, target):
         return model.decoder.project(model.decoder(target, memory, mask).features).numpy()
 
 
-def test_the_logits_of_200_pairs(exported):
+def test_the_logits_of_random_pairs(exported):
     model, (encoder, decoder, _) = exported
     vocabulary = model.decoder.projection.weight.size(0)
     for seed in range(PAIRS // 4):
@@ -154,17 +154,13 @@ def test_int8_is_smaller_and_close(tmp_path):
     assert 0 < np.abs(found - expected).mean() < 0.1 * expected.std()
 
 
-@pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
-def test_a_package_that_is_missing(tmp_path, monkeypatch, package):
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ValueError, match=f"{package} is not installed"):
-        export_to_onnx(tmp_path, tmp_path / "out")
-
-
-def test_what_the_graphs_lack_is_refused(tmp_path):
+def test_what_the_graphs_lack_is_refused(tmp_path, monkeypatch):
     flags = ("--arch", "vaswani_debug", "--attention-window", "3")
     bundle = write_toy_bundle(tmp_path, model=flags)
     with pytest.raises(UserError, match="no counterpart of --attention-window 3"):
         export_to_onnx(bundle, tmp_path / "out")
     with pytest.raises(UserError, match="no --quantization bfloat16; give int8"):
         export_to_onnx(bundle, tmp_path / "out", "bfloat16")
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(UserError, match="onnx is not installed"):
+        export_to_onnx(bundle, tmp_path / "out")

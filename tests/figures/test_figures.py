@@ -6,14 +6,7 @@ import pytest
 from vaswani_plugin.figures.attention_report import draw_lines
 from vaswani_plugin.figures.figures import new_figure, save_figure
 
-BEGINNINGS = {
-    "png": b"\x89PNG",
-    "svg": b"<?xml",
-    "svgz": b"\x1f\x8b",
-    "pdf": b"%PDF",
-    "jpg": b"\xff\xd8\xff",
-    "eps": b"%!PS",
-}
+BEGINNINGS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 
 
 @pytest.mark.parametrize("ending", BEGINNINGS)

@@ -25,14 +25,6 @@ def test_blocks_give_what_the_mask_gives() -> None:
     torch.testing.assert_close(layers["restricted, in blocks"](x), masked)
 
 
-@pytest.mark.parametrize("layer", timing.LAYERS, ids=lambda layer: layer.name)
-def test_each_layer_keeps_length_and_width(layer: timing.TimedLayer) -> None:
-    out = layer.make(11, 8, 3, 4)(torch.randn(1, 11, 8))
-    if layer.name == "convolutional":
-        out = out.transpose(1, 2)
-    assert out.shape == (1, 11, 8)
-
-
 def test_threads_are_as_before() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)

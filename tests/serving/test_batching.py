@@ -10,17 +10,14 @@ from vaswani_plugin.serving.work import Batcher, Options
 
 
 class Model:
-    """Upper case; keeps its batches and their sizes."""
+    """Upper case; keeps its batches."""
 
     def __init__(self):
-        self.batches, self.sizes = [], []
+        self.batches = []
 
     def __call__(self, lines, options):
         self.batches.append(list(lines))
         return [f"{line.upper()}/{options.nbest}" for line in lines]
-
-    def batch_done(self, lines, seconds):
-        self.sizes.append(lines)
 
 
 def run(scenario, lines=8, characters=1000, queue=100, wait=0.01):
@@ -28,7 +25,7 @@ def run(scenario, lines=8, characters=1000, queue=100, wait=0.01):
 
     async def whole():
         limits = Limits(batch_seconds=wait, batch=lines, batch_subwords=characters, queue=queue)
-        batcher = Batcher(model, limits, model.batch_done)
+        batcher = Batcher(model, limits)
         batcher.start()
         try:
             return await asyncio.wait_for(scenario(batcher, model), 10)
@@ -48,7 +45,7 @@ def test_requests_share_a_batch_and_each_gets_its_own_in_order():
 
     found, model = run(scenario)
     assert found == [[f"A{n}/1", f"B{n}/1"] for n in range(4)]
-    assert len(model.batches) == 1 and model.sizes == [8]
+    assert [len(batch) for batch in model.batches] == [8]
 
 
 def test_a_batch_holds_no_more_lines_and_characters_than_allowed():

@@ -112,8 +112,6 @@ def test_it_starts_with_flags_and_ends_by_ctrl_c_in_a_line(bundle, tmp_path):
         (["--port", "70000"], "--port 70000"),
         (["--port", "PORT"], "give another one"),
         (["--host", "192.0.2.1"], "--host 192.0.2.1"),
-        (["--api-keys", "missing"], "missing: No such file"),
-        (["--model", "missing"], "missing"),
     ],
 )
 def test_what_is_wrong_is_one_line(bundle, served, flags, place):

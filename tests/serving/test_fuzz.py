@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from services import fake_service, get, httpx, running
 
-EXAMPLES = 300
+EXAMPLES = 150
 GOOD = {"q": "Hello you", "source": "en", "target": "de"}
 PATHS = ["/translate", "/detect", "/hypotheses", "/attention", "/languages", "/", "/%00"]
 NAMES = ["q", "source", "target", "format", "alternatives", "api_key", "nbest", "translation", "x"]

@@ -160,14 +160,7 @@ def _newest(
             before = numbered[-1][0]
         if None not in (before, update) and update > before:
             chosen.append(last)
-    if len(chosen) < (1 if at_most else count):
-        of_updates = flag == "--last" and _named(files, r"checkpoint_\d+_\d+")
-        raise UserError(
-            f"{flag} {count}: there are only {len(chosen)} checkpoints named {names}.pt in "
-            f"--inputs, the final state counted; ask for fewer, train on, or name files without "
-            f"{flag}" + (", or give --last-updates for those between epochs" if of_updates else "")
-        )
-    return chosen[-count:]
+    return _enough(chosen, count, at_most, flag, names)
 
 
 def _best(files: list[Path], count: int, at_most: bool) -> list[Path]:
@@ -181,14 +174,21 @@ def _best(files: list[Path], count: int, at_most: bool) -> list[Path]:
         raise UserError(
             f"--best {count}: --inputs has the best by {' and by '.join(metrics)}; name the files"
         )
-    if len(found) < (1 if at_most else count):
-        raise UserError(
-            f"--best {count}: there are only {len(found)} checkpoints named "
-            f"checkpoint.best_METRIC_VALUE.pt in --inputs; ask for fewer, train on, or name "
-            "files without --best"
-        )
     values = sorted((float(match[2]), path) for match, path in found)
-    section = (load_checkpoint(values[0][1]).get("cfg") or {}).get("checkpoint") or {}
-    if not section.get("maximize_best_checkpoint_metric"):
-        values.reverse()
-    return [path for _, path in values[-count:]]
+    if values:
+        section = (load_checkpoint(values[0][1]).get("cfg") or {}).get("checkpoint") or {}
+        if not section.get("maximize_best_checkpoint_metric"):
+            values.reverse()
+    chosen = [path for _, path in values]
+    return _enough(chosen, count, at_most, "--best", "checkpoint.best_METRIC_VALUE")
+
+
+def _enough(chosen: list[Path], count: int, at_most: bool, flag: str, names: str) -> list[Path]:
+    """The last `count`; refuses fewer, unless `at_most`."""
+    if len(chosen) < (1 if at_most else count):
+        raise UserError(
+            f"{flag} {count}: there are only {len(chosen)} checkpoints named {names}.pt in "
+            f"--inputs, the final state counted; ask for fewer, train on, or name files without "
+            f"{flag}"
+        )
+    return chosen[-count:]

@@ -76,17 +76,12 @@ class _Request:
 class Batcher:
     """Decodes pieces of many requests in common batches, in a thread of its own.
 
-    `decode` returns the result of each piece, one call at a time; `batch_done` is called after each
-    batch with its pieces and seconds. `busy_since`: monotonic seconds; None between batches.
+    `decode` returns the result of each piece, one call at a time. `busy_since`: monotonic seconds;
+    None between batches.
     """
 
-    def __init__(
-        self,
-        decode: Callable[[list[Piece], Options], list[Any]],
-        limits: Limits,
-        batch_done: Callable[[int, float], None],
-    ) -> None:
-        self.limits, self._batch_done, self._decode = limits, batch_done, decode
+    def __init__(self, decode: Callable[[list[Piece], Options], list[Any]], limits: Limits) -> None:
+        self.limits, self._decode = limits, decode
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
         self._requests: deque[_Request] = deque()
         self._arrived = asyncio.Event()
@@ -161,13 +156,12 @@ class Batcher:
             if not batch:
                 continue
             self._in_work += len(batch)
-            start = self.busy_since = monotonic()
+            self.busy_since = monotonic()
             pieces = [request.pieces[number] for request, number in batch]
             options = batch[0][0].options
             found = await loop.run_in_executor(self._thread, self._decode_each, pieces, options)
             self._in_work -= len(batch)
             self.busy_since = None
-            self._batch_done(len(batch), monotonic() - start)
             for (request, number), result in zip(batch, found, strict=True):
                 request.deliver(number, result)
 
@@ -223,31 +217,24 @@ class Service:
         self.languages = Languages(translator.source_language, translator.target_language)
         self.is_stopping = False
         self.count_connections: Callable[[], int] = lambda: 0
-        self.batcher = Batcher(self._decode, limits, self._batch_done)
+        self.batcher = Batcher(self._decode, limits)
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         own: dict[str, Any] = {"registry": self.registry}
-        seconds, sizes = own | {"buckets": SECONDS}, own | {"buckets": (1, 2, 4, 8, 16, 32, 64)}
         self._requests = Counter(
             "vaswani_requests", "Requests answered.", ["path", "status"], **own
         )
         self._request_seconds = Histogram(
-            "vaswani_request_seconds", "Time to answer a request.", ["path"], **seconds
+            "vaswani_request_seconds", "Time to answer.", ["path"], buckets=SECONDS, **own
         )
         self._counts = {
             name: Counter(f"vaswani_{name}", f"{name.title()} translated.", **own)
             for name in ("lines", "characters", "subwords")
         }
-        self._batch_lines = Histogram("vaswani_batch_lines", "Lines of a batch.", **sizes)
-        self._batch_seconds = Histogram("vaswani_batch_seconds", "Time of a batch.", **seconds)
         queue = Gauge("vaswani_queue_lines", "Lines that wait or are in work.", **own)
         queue.set_function(lambda: self.batcher.queued)
         age = Gauge("vaswani_batch_age_seconds", "Age of the batch in work.", **own)
         age.set_function(lambda: monotonic() - (self.batcher.busy_since or monotonic()))
-
-    def _batch_done(self, lines: int, seconds: float) -> None:
-        self._batch_lines.observe(lines)
-        self._batch_seconds.observe(seconds)
 
     def request_done(self, path: str, status: int, seconds: float, **counts: int) -> None:
         """Count an answered request; `counts`: its lines, characters, subwords."""
