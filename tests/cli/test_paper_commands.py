@@ -27,7 +27,7 @@ def test_table_1_by_formula_and_measured(monkeypatch, tmp_path: Path) -> None:
     plot = tmp_path / "layers.png"
     measured = as_json("complexity", "--measure", "--r", 4, "--plot", plot)["measured"]
     assert (measured["n"], measured["d"]) == (32, 16)
-    assert len(measured["layers"]) == 7
+    assert len(measured["layers"]) == 4
     for layer in measured["layers"]:
         times = layer["seconds_over_n"], layer["seconds_over_d"]
         assert all(len(each) == 2 and min(each) > 0 for each in times)

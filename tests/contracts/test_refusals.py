@@ -30,7 +30,7 @@ BAD = {
     "bleu --hypothesis {hyp} --reference {ref} --source {trees}": "trees has 4",
     "bleu --hypothesis {hyp} --reference {ref} --language German": "give a two-letter code",
     "bleu --hypothesis {hyp} --reference {ref} --compound-split": "goes with --tokenized",
-    "bleu --hypothesis {hyp} --reference {ref} --plot x.png": "--plot needs --source FILE",
+    "bleu --hypothesis {hyp} --reference {ref} --training-source x": "needs --source FILE",
     "complexity --r 99 --n 50": "--r 99 is no restriction of --n 50",
     "complexity --k 1": "--k is 1; it must be at least 2",
     "complexity --plot x.png": "--plot draws measured times: give --measure too",

@@ -42,7 +42,6 @@ def bleu(
     compound_split: bool = False,
     source: Path | None = None,
     training_source: Path | None = None,
-    plot: Path | None = None,
     format: Format = "text",
 ) -> None:
     """Score translations: tokenized, compound-split and sacreBLEU, chrF, and a comment on them.
@@ -68,10 +67,7 @@ def bleu(
         source: the source sentences; also prints BLEU by their length.
         training_source: the training set's source; also prints BLEU by how rare a sentence's words
             are in it: by their mean frequency rank, and by the rarest word (needs --source).
-        plot: draw the tables by length (needs --source).
     """
-    from vaswani_plugin.figures.figures import check_plot_path, draw_buckets
-
     if language is not None and not re.fullmatch("[a-z]{2}", language):
         raise UserError(f"--language {language}: give a two-letter code, such as de")
     if compound_split and not tokenized and language != "de":
@@ -79,11 +75,8 @@ def bleu(
             "--compound-split goes with --tokenized; --language de splits by itself, and scores of "
             "other languages are never split"
         )
-    for flag, given in (("--training-source", training_source), ("--plot", plot)):
-        if given and not source:
-            raise UserError(f"{flag} needs --source FILE")
-    if plot:
-        check_plot_path(plot)
+    if training_source and not source:
+        raise UserError("--training-source needs --source FILE")
     from vaswani_plugin.metrics import bleu as report  # imports sacreBLEU
     from vaswani_plugin.metrics.segments import has_no_spaces, read_segments
 
@@ -101,8 +94,6 @@ def bleu(
     result = report.score(segments, lowercase, language, split, tokenizer)
     if source:
         result |= report.by_bucket(segments, lowercase, training_source, tokenizer)
-    if plot:
-        draw_buckets(result, plot)
     show(result, report.as_text(result), format)
 
 

@@ -47,33 +47,6 @@ def save_figure(figure: "Figure", path: Path) -> None:
         figure.savefig(output, format=path.suffix[1:], dpi=150)
 
 
-def draw_buckets(result: dict[str, Any], path: Path) -> None:
-    """Draw BLEU by sentence length and by rarity, as Sutskever et al. (2014).
-
-    Args:
-        result: has the tables of `bleu.by_bucket` under their keys.
-        path: of the picture.
-
-    Raises:
-        OSError: the plot can't be written.
-    """
-    from vaswani_plugin.metrics.bleu import TITLES
-
-    tables = [name for name in TITLES if name in result]
-    figure = new_figure(5.5 * len(tables), 4)
-    panels = figure.subplots(1, len(tables), squeeze=False)[0]
-    for panel, name in zip(panels, tables, strict=True):
-        rows = result[name]
-        panel.plot([row["sacrebleu"] for row in rows], marker="o")
-        ticks = [f"{row['bucket']}\n({row['sentences']})" for row in rows]
-        panel.set_xticks(range(len(rows)), ticks, fontsize=8)
-        panel.set_xlabel(f"{TITLES[name][1]} (sentences)")
-        panel.set_ylabel("sacreBLEU")
-        panel.set_ylim(bottom=0)
-        panel.grid(alpha=0.3)
-    save_figure(figure, path)
-
-
 def draw_layer_times(times: dict[str, Any], path: Path) -> None:
     """Draw two log-log panels, time over n and time over d; a straight line is a power law.
 
@@ -89,7 +62,7 @@ def draw_layer_times(times: dict[str, Any], path: Path) -> None:
     for panel, axis, sizes, fixed in zip(
         panels, "nd", (times["lengths"], times["widths"]), ("d", "n"), strict=True
     ):
-        for layer, marker in zip(times["layers"], "osv^DxP", strict=True):
+        for layer, marker in zip(times["layers"], "osv^", strict=True):
             power = layer[f"fitted_power_of_{axis}"]
             label = f"{layer['layer']}: {axis}^{power:.2f}"
             seconds = layer[f"seconds_over_{axis}"]

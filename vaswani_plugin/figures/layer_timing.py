@@ -13,41 +13,26 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from vaswani_plugin.metrics.complexity import fitted_exponent
-from vaswani_plugin.modules.attention import MultiHeadAttention, scaled_dot_product_attention
+from vaswani_plugin.modules.attention import scaled_dot_product_attention
 from vaswani_plugin.modules.restricted import neighbourhood, restricted_attention
 
 REPETITIONS = 5
-HEADS = 8
-
 Layer = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class TimedLayer:
-    """A kind of layer: `make` builds it for (n, d, k, r); its cost has these powers of n and d.
-
-    A power is None where the cost is a sum of two different powers.
-    """
+    """A kind of layer: `make` builds it for (n, d, k, r); its cost has these powers of n and d."""
 
     name: str
     formula: str
     make: Callable[[int, int, int, int], Layer]
-    power_of_n: int | None
-    power_of_d: int | None
+    power_of_n: int
+    power_of_d: int
 
 
 def _self_attention(n: int, d: int, k: int, r: int) -> Layer:
     return lambda x: scaled_dot_product_attention(x, x, x)[0]
-
-
-def _make_multi_head(d: int) -> MultiHeadAttention:
-    heads = HEADS if d % HEADS == 0 else 1
-    return MultiHeadAttention(d, heads, d // heads, d // heads)
-
-
-def _multi_head(n: int, d: int, k: int, r: int) -> Layer:
-    layer = _make_multi_head(d)
-    return lambda x: layer(x)[0]
 
 
 def _recurrent(n: int, d: int, k: int, r: int) -> Layer:
@@ -66,24 +51,11 @@ def _restricted(n: int, d: int, k: int, r: int) -> Layer:
     return lambda x: restricted_attention(*(x[:, None],) * 3, window, 0.0, d**-0.5)[:, 0]
 
 
-def _multi_head_restricted(n: int, d: int, k: int, r: int) -> Layer:
-    layer, window = _make_multi_head(d), neighbourhood(r)
-    return lambda x: layer(x, mask=window)[0]
-
-
-def _masked(n: int, d: int, k: int, r: int) -> Layer:
-    mask = neighbourhood(r).mask(n)
-    return lambda x: scaled_dot_product_attention(x, x, x, mask)[0]
-
-
 LAYERS = (
     TimedLayer("self-attention (Eq. 1)", "n^2 d", _self_attention, 2, 1),
-    TimedLayer("multi-head attention", "n^2 d + n d^2", _multi_head, None, None),
     TimedLayer("recurrent (LSTM)", "n d^2", _recurrent, 1, 2),
     TimedLayer("convolutional", "k n d^2", _convolutional, 1, 2),
     TimedLayer("restricted, in blocks", "r n d", _restricted, 1, 1),
-    TimedLayer("multi-head, restricted", "r n d + n d^2", _multi_head_restricted, 1, None),
-    TimedLayer("restricted, by mask", "n^2 d", _masked, 2, 1),
 )
 
 

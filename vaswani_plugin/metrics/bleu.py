@@ -67,11 +67,11 @@ _ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 _LAST_STOP = re.compile(r"([^\s.])\.$")
 _HYPHEN = re.compile(r"(\S)-(\S)")
 TITLES = {
-    "by_length": ("source words", "source length in words"),
-    "by_average_rank": ("average rank", "average frequency rank of the source words"),
-    "by_rarest_word": ("rarest word seen", "frequency of the rarest source word"),
+    "by_length": "source words",
+    "by_average_rank": "average rank",
+    "by_rarest_word": "rarest word seen",
 }
-"""Key of a table of buckets: (header of its first column, label of its plot's axis)."""
+"""Key of a table of buckets: header of its first column."""
 LENGTHS = (1, 11, 21, 31, 41, 51)
 """First length, in words, of each bucket; the last one is open."""
 FREQUENCIES = (0, 1, 10, 100, 1000, 10_000)
@@ -371,7 +371,7 @@ def as_text(result: dict[str, Any]) -> str:
     lines.append(f"sacreBLEU       {result['sacrebleu']:.2f}  {result['signature']}")
     lines.append(f"chrF            {result['chrf']:.2f}  {result['chrf_signature']}")
     lines.append(f"reading         {result['reading']}")
-    for name, (title, _) in TITLES.items():
+    for name, title in TITLES.items():
         if name in result:
             rows = [
                 {title if key == "bucket" else key: row[key] for key in row} for row in result[name]

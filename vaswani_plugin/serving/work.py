@@ -234,7 +234,7 @@ class Service:
         queue = Gauge("vaswani_queue_lines", "Lines that wait or are in work.", **own)
         queue.set_function(lambda: self.batcher.queued)
         age = Gauge("vaswani_batch_age_seconds", "Age of the batch in work.", **own)
-        age.set_function(lambda: monotonic() - (self.batcher.busy_since or monotonic()))
+        age.set_function(lambda: monotonic() - at if (at := self.batcher.busy_since) else 0)
 
     def request_done(self, path: str, status: int, seconds: float, **counts: int) -> None:
         """Count an answered request; `counts`: its lines, characters, subwords."""
