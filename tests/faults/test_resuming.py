@@ -38,9 +38,12 @@ def damage(path):
 def test_a_damaged_last_checkpoint_is_replaced_by_the_one_before(undisturbed, start, tmp_path):
     folder = copy_of(undisturbed, tmp_path / "run")
     damage(folder / "checkpoint_last.pt")
+    leftover = folder / "checkpoint_2_14.pt.tmp"  # of a save that was cut off
+    leftover.touch()
     run = start(folder)
     assert run.wait() == 0, run.output()
     log = run.output()
+    assert not leftover.exists()
     assert f"{folder}/checkpoint_last.pt is not as it was saved (" in log
     assert f"resuming from {folder}/checkpoint_2_8.pt, update 8" in log
     assert_same_weights(folder / "checkpoint_last.pt", undisturbed / "checkpoint_last.pt")

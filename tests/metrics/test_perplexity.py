@@ -78,6 +78,7 @@ def test_what_has_no_rate():
     nothing = rates(3.0, TextCounts(0, 0, 3, 3), with_line_ends=True)
     assert nothing["bits_per_word"] is None and nothing["perplexity_per_word"] is None
     assert nothing["bits_per_character"] == 1.0
+    assert set(rates(3.0, None, with_line_ends=True).values()) == {None}
     assert perplexity(1e6) == math.inf
 
 

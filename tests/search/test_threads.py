@@ -3,6 +3,7 @@
 import argparse
 import threading
 
+import numpy as np
 import pytest
 import torch
 from search_setup import (
@@ -14,6 +15,7 @@ from search_setup import (
 )
 
 from vaswani_plugin.search import search as search_module
+from vaswani_plugin.search.models import Sources
 from vaswani_plugin.search.search import Search, run_in_threads, split_among_threads
 
 pytest.importorskip("vaswani_plugin.kernels", reason="only packed weights share a batch")
@@ -180,3 +182,10 @@ def test_an_error_comes_out_and_gradients_stay_out(count):
     assert tracked == [False] * count
     assert torch.get_num_threads() == 4
     assert (weights * 2).requires_grad
+
+
+def test_a_share_has_its_rows_of_what_else_a_model_takes():
+    more = {"ids": torch.arange(5), "name": "de"}
+    part = Sources(torch.ones(5, 2), np.arange(5), more).part(slice(1, None, 2))
+    assert (part.more["ids"].tolist(), part.more["name"]) == ([1, 3], "de")
+    assert len(part.tokens) == 2 and part.lengths.tolist() == [1, 3]
