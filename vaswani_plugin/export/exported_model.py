@@ -257,6 +257,4 @@ def new_folder(output: Path) -> Iterator[Path]:
         folder = Path(parent, "new")
         folder.mkdir()
         yield folder
-        if output.exists():
-            output.rmdir()  # os.replace overwrites an empty folder on POSIX only
         os.replace(folder, output)
