@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import HealthCheck, settings
 
 from tests.support.commands import in_fork, run_python
@@ -50,9 +51,12 @@ def fairseq_environment(**extra: str) -> dict[str, str]:
 def run_module(
     module: str, *args: object, timeout: float = 300, **environment: str
 ) -> subprocess.CompletedProcess:
-    """Run ``python -m module args`` (`timeout` in seconds), fairseq's commands in a fork."""
+    """Run ``python -m module args`` (`timeout` in seconds), fairseq's commands in a fork.
+
+    CUDA doesn't survive a fork: where a test of this process has used a GPU, all is run anew.
+    """
     options = {"timeout": timeout, "env": fairseq_environment(**environment)}
-    if module.startswith("fairseq_cli"):
+    if module.startswith("fairseq_cli") and not torch.cuda.is_initialized():
         return in_fork("-m", module, *args, **options)
     return run_python("-m", module, *args, capture_output=True, text=True, **options)
 

@@ -14,37 +14,46 @@ set -euo pipefail
 
 # shellcheck source=recipes/lib/env.sh
 source "$(dirname "$0")/../lib/env.sh"
-benchmarks=$VASWANI_ROOT/recipes/benchmarks cpu=''
-if [[ ${1:-} == --cpu ]]; then cpu=--cpu && shift; fi
-work=${1:-$VASWANI_ROOT/work/gpu}
-mkdir -p "$work" && work=$(cd "$work" && pwd -P)
-report=$work/gpu-report.md
+benchmarks=$VASWANI_ROOT/recipes/benchmarks cpu='' work=$VASWANI_ROOT/work/gpu
+die() { printf 'gpu.sh: error: %s\n' "$2" >&2 && exit "$1"; } # EXIT-CODE MESSAGE
+for word in "$@"; do case $word in
+  --cpu) cpu=--cpu ;;
+  -*) die 2 "$word: there is no such option; --cpu rehearses, and a folder is where the report goes" ;;
+  *) work=$word ;;
+esac done
 if [[ -n $cpu ]]; then
   sizes=(debug) arch=vaswani_debug rows=1000 seconds=1500
-  training=(--device cpu --max-tokens 400 --updates 3) decoding=(--sentences 16)
+  training=(--device cpu --max-tokens 400 --updates 3 --repetitions 1) decoding=(--sentences 16)
 else
-  memory=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits -i 0)
-  sizes=(base big) arch=vaswani_base rows=37000 seconds=330
-  training=(--device gpu --precision bf16 --max-tokens $((memory > 60000 ? 25000 : 4096)) --updates 20)
+  memory=$(python -c 'import torch as t; print(t.cuda.is_available() and t.cuda.mem_get_info()[1] >> 20)')
+  [[ $memory != False ]] || die 1 'PyTorch finds no GPU on this machine; --cpu rehearses'
+  sizes=(base big) arch=vaswani_base rows=37000 seconds=400
+  training=(--device gpu --precision bf16 --max-tokens $((memory > 60000 ? 25000 : 4096)) --updates 60 --repetitions 2)
   decoding=(--sentences 2000 --gpu)
 fi
+mkdir -p "$work" && work=$(cd "$work" && pwd -P)
+report=$work/gpu-report.md failed=''
 
 part() { # NAME COMMAND...: what it prints goes into the report, or how it failed
   printf '\n## %s\n\n' "$1" | tee -a "$report"
-  timeout "$seconds" "${@:2}" 2>"$work/$1.log" | tee -a "$report" || {
-    printf '\n**Failed**: %s\n' "$(tail -n 1 "$work/$1.log")" | tee -a "$report"
-    failed=1
-  }
+  local code=0
+  timeout --foreground -s INT -k 10 "$seconds" "${@:2}" 2>"$work/$1.log" | tee -a "$report" || code=$?
+  ((code == 0)) && return
+  ((code != 130)) || die 130 'stopped'
+  failed=1
+  if ((code == 124)); then
+    printf '\n**Failed**: it took more than %s s\n' "$seconds"
+  else
+    printf '\n**Failed**: %s\n' "$(tail -n 1 "$work/$1.log")"
+  fi | tee -a "$report"
 }
-failed=''
 printf '# Report of gpu.sh\n' >"$report"
-part training python "$benchmarks/training.py" --sizes "${sizes[@]}" --vocabulary $rows --repetitions 1 \
-  --work "$work/training" "${training[@]}"
-data=$work/training/synthetic-$rows/data-bin model=$work/hardly-trained # for outputs of the same length, one update will do
-fairseq-train "$data" --user-dir "$VASWANI_ROOT/vaswani_plugin" --arch $arch --positions sinusoidal-fairseq --max-tokens 400 \
-  --max-update 1 --seed 1 --num-workers 0 --disable-validation --no-epoch-checkpoints --save-dir "$model" $cpu \
-  >"$work/checkpoint.log" 2>&1 || true # decoding then fails, and is reported
+part training python "$benchmarks/training.py" --sizes "${sizes[@]}" --vocabulary $rows --work "$work/training" "${training[@]}"
+data=$work/training/synthetic-$rows/data-bin model=$work/hardly-trained-$arch # for outputs of the same length, one update will do
+part checkpoint fairseq-train "$data" --user-dir "$VASWANI_ROOT/vaswani_plugin" --arch $arch --positions sinusoidal-fairseq \
+  --max-tokens 400 --max-update 1 --seed 1 --num-workers 0 --disable-validation --no-epoch-checkpoints --save-dir "$model" \
+  --log-format none --no-progress-bar $cpu
 part decoding python "$benchmarks/decoding.py" --alone --data-bin "$data" --model "$model/checkpoint_last.pt" \
   --work "$work/decoding" --output-length 28 --repetitions 1 "${decoding[@]}"
-part tests python -m pytest -q -rs -m gpu -p no:cacheprovider "$VASWANI_ROOT/tests/gpu"
-[[ -z $failed ]] || { printf 'gpu.sh: error: a part failed; the report is %s\n' "$report" >&2 && exit 1; }
+part tests python -m pytest -q -rs -m gpu -p no:cacheprovider -n 4 "$VASWANI_ROOT/tests/gpu"
+[[ -z $failed ]] || die 1 "a part failed; the report is $report"

@@ -53,7 +53,9 @@ def fairseq_flags(args: argparse.Namespace, side: str, size: str) -> list[str]:
     """
     flags = [str(args.data), "--max-tokens", str(args.max_tokens), "--seed", "1", "--lr", "1e-4"]
     flags += ["--max-update", str(args.warm_up + args.updates), "--label-smoothing", "0.1"]
-    flags += ["--lr-scheduler", "fixed", "--num-workers", "0", "--no-save", "--disable-validation"]
+    flags += ["--lr-scheduler", "fixed", "--no-save", "--disable-validation"]
+    # a GPU would wait for its batches; a CPU has no core to spare
+    flags += ["--num-workers", "2" if args.device == "gpu" else "0"]
     flags += ["--no-progress-bar", "--log-interval", "10", "--save-dir", str(args.work / "crash")]
     flags += PRECISIONS[args.precision] + ([] if args.device == "gpu" else ["--cpu"])
     plugin = ["--user-dir", str(PLUGIN)]
@@ -154,8 +156,8 @@ def flops(args: argparse.Namespace, size: str, report: dict[str, Any]) -> float:
 def printed_peak(name: str) -> float | None:
     """Peak FLOP/s that the maker of a GPU prints, if `vaswani cost` knows it."""
     words = re.split("[ -]", name)
-    rates = [device.teraflops for key, device in DEVICES.items() if key in words]
-    return 1e12 * rates[0] if rates and "PCIe" not in words else None
+    peaks = [one.teraflops for one in DEVICES.values() if one.name in words and one.kind == "peak"]
+    return 1e12 * peaks[0] if peaks and "PCIe" not in words else None
 
 
 def compare(args: argparse.Namespace, size: str) -> dict[str, Any]:

@@ -50,21 +50,15 @@ def test_half_precision_translates(device, dtype):
 
 
 def test_it_waits_once_in_several_steps(real_device, monkeypatch):
-    """By CUDA's own report, between the first step and the results."""
+    """By CUDA's own report, from the first step to the last."""
     translate(real_device, beam=4)  # cuBLAS and the allocator begin
-    waited, plain = [], beam_search.Ensemble.advance  # number of waits before each step
-    results = beam_search.BeamSearch._results
+    waited, plain = [], beam_search.Ensemble.step  # number of waits before each step
 
     def counted(self, tokens, parents):
         waited.append(len(reports))
         return plain(self, tokens, parents)
 
-    def done(self):
-        waited.append(len(reports))
-        return results(self)
-
-    monkeypatch.setattr(beam_search.Ensemble, "advance", counted)
-    monkeypatch.setattr(beam_search.BeamSearch, "_results", done)
+    monkeypatch.setattr(beam_search.Ensemble, "step", counted)
     with warnings.catch_warnings(record=True) as reports:
         warnings.simplefilter("always")
         torch.cuda.set_sync_debug_mode("warn")
@@ -76,7 +70,7 @@ def test_it_waits_once_in_several_steps(real_device, monkeypatch):
     assert len(in_step) > 2 * beam_search.STEPS_BETWEEN_CHECKS
     assert all(
         waits == 0 or step % beam_search.STEPS_BETWEEN_CHECKS == 0
-        for step, waits in enumerate(in_step[:-1])
+        for step, waits in enumerate(in_step)
     )
 
 

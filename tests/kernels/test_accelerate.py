@@ -86,10 +86,12 @@ def test_subclasses_and_replaced_layers_are_left_alone():
 )
 def test_the_variable_chooses(monkeypatch, text, expected):
     monkeypatch.setenv(kernels.VARIABLE, text)
+    torch.backends.cuda.enable_cudnn_sdp(True)
     model = accelerate(make_model())
     assert (OneDNNLinear in kinds(model)) == ("linear" in expected)
     assert (FusedAddNorm in kinds(model)) == ("add_norm" in expected)
     assert (model.projected_loss is fused_projected_loss) == ("fused_loss" in expected)
+    assert torch.backends.cuda.cudnn_sdp_enabled() == ("attention" not in expected)
 
 
 def test_a_kernel_that_is_none_is_refused(monkeypatch):

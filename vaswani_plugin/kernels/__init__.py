@@ -1,16 +1,18 @@
-"""Kernels: faster functions for a CPU that replace functions of `modules` in a built model.
+"""Kernels: faster functions that replace functions of `modules` in a built model.
 
     model = accelerate(model)
 
 A kernel has the same value and gradient as the plain function, and calls the plain function where
-the kernel doesn't apply. One more, the packed decoding step, replaces a decoder in the search.
-Parameters and `state_dict` stay as they are. `VASWANI_KERNELS=off` uses no kernels;
+the kernel doesn't apply. Two replace no module: the packed decoding step replaces a decoder in the
+search, and `attention` chooses among PyTorch's own functions for Eq. 1 on a GPU. Parameters and
+`state_dict` stay as they are. `VASWANI_KERNELS=off` uses no kernels;
 `VASWANI_KERNELS=linear,fused_loss` uses only the named ones. `recipes/benchmarks/kernels.sh`
 measures the gain of each.
 """
 
 import os
 
+import torch
 from torch import nn
 
 from vaswani_plugin.errors import UserError
@@ -21,7 +23,7 @@ from vaswani_plugin.kernels.packed_step import Packing
 VARIABLE = "VASWANI_KERNELS"
 MODULES = {"linear": OneDNNLinear, "add_norm": FusedAddNorm}
 """Kernels that replace a module, by name; a kernel's `equals` is the class that it replaces."""
-NAMES = (*MODULES, "fused_loss", "packed_step")
+NAMES = (*MODULES, "fused_loss", "packed_step", "attention")
 
 
 def wanted_kernels() -> tuple[str, ...]:
@@ -60,6 +62,10 @@ def accelerate(model: nn.Module) -> nn.Module:
     kernels = {MODULES[name].equals: MODULES[name] for name in wanted if name in MODULES}
     if chosen_library() != "onednn":
         kernels.pop(nn.Linear, None)
+    if "attention" in wanted:
+        # cuDNN's function plans each shape that it hasn't seen for about 10 ms, and nearly every
+        # batch of sentences has a new one: base trains faster with PyTorch's other functions.
+        torch.backends.cuda.enable_cudnn_sdp(False)
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
             if type(child) in kernels:
