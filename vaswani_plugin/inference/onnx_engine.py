@@ -13,6 +13,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.engine import made_by, read_export
 from vaswani_plugin.inference.search_engine import SearchEngine
@@ -103,6 +104,15 @@ class OnnxTransformer:
         layers = sum(name.endswith(".decoder.key") for name in self.next.inputs)
         self.past = past_names("past_key_values", layers)
         self.weights_name = cross_attention_name(layers)
+        mask, results = "encoder_attention_mask", ["logits", self.weights_name]
+        first = ["input_ids", "encoder_hidden_states", mask, *results]
+        for name, graph, names in (
+            (ENCODER, self.encoder_graph, ["input_ids", "attention_mask", "last_hidden_state"]),
+            (DECODER, self.first, first + past_names("present", layers)),
+            (DECODER_WITH_PAST, self.next, ["input_ids", mask, *self.past, *results]),
+        ):
+            if lacking := set(names).difference(graph.inputs, graph.outputs):
+                raise UserError(f"{folder / name} has no {min(lacking)}: {made_by('onnx')}")
 
     def encode(self, tokens: Tensor) -> dict[str, Tensor]:
         """Sources (B, S), padded on either side -> the decoder's inputs of their side."""
