@@ -22,6 +22,7 @@ from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.inference.checkpoints import (
     damage,
     load_checkpoint,
+    save_checkpoint,
     save_safetensors,
 )
 from vaswani_plugin.text.settings import CONFIG, MODEL, SAFETENSORS
@@ -138,6 +139,21 @@ def test_a_compressed_checkpoint_is_refused_before_it_is_read(tmp_path):
     load_checkpoint(tmp_path / "stored.pt")
     with pytest.raises(ValueError, match="has parts that are larger than the file"):
         load_checkpoint(tmp_path / "small.pt")
+
+
+def test_a_failing_disk_is_an_oserror_and_the_old_file_stays(tmp_path, monkeypatch):
+    path = tmp_path / "a.pt"
+    save_checkpoint(STATE, path)
+    before = path.read_bytes()
+
+    def fail_to_save(state: object, file) -> None:
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", fail_to_save)
+    with pytest.raises(OSError, match="No space"):
+        save_checkpoint(STATE, path)
+    assert path.read_bytes() == before and os.listdir(tmp_path) == ["a.pt"]
 
 
 @pytest.fixture(scope="module")

@@ -188,8 +188,24 @@ def test_a_stream_is_answered_as_it_comes(ours):
     assert list(ours.stream([])) == ours.complete([]) == ours.score([]) == []
 
 
+def test_an_error_of_a_stream_comes_after_the_answers_before_it(ours):
+    stream = ours.stream(["ba", "be", 3, "bi"], max_new_tokens=5)
+    assert [next(stream).prompt, next(stream).prompt] == ["ba", "be"]
+    with pytest.raises(UserError, match="prompt 3 is 3, which is no text"):
+        next(stream)
+
+
 def test_a_pickled_model_loads_its_files_again(ours):
     assert pickle.loads(pickle.dumps(ours)).score(["ba"]) == ours.score(["ba"])
+
+
+def test_progress_is_shown_where_it_is_asked_for(ours, capsys):
+    ours.complete(["ba"]), ours.score(["ba"]), ours.perplexity(["ba"])
+    assert capsys.readouterr() == ("", "")
+    for method, unit in (("complete", "prompts"), ("score", "texts"), ("perplexity", "tokens")):
+        getattr(ours, method)(["ba"], progress=True)
+        shown = capsys.readouterr()
+        assert shown.out == "" and unit in shown.err
 
 
 def test_what_does_not_fit(ours):

@@ -1,6 +1,7 @@
 """A bundle's model without fairseq is the one that fairseq builds: weights, hypotheses, errors."""
 
 import contextlib
+import json
 import re
 import shutil
 from pathlib import Path
@@ -12,11 +13,15 @@ from toy_bundle import POSITIONS, load_by_fairseq, write_toy_bundle
 from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
 from vaswani_plugin.inference.bundle import Bundle, ForeignModel
 from vaswani_plugin.inference.checkpoints import load_checkpoint, save_safetensors
+from vaswani_plugin.inference.models import make_model
 from vaswani_plugin.inference.translator import Translator
+from vaswani_plugin.model.build import build_named
+from vaswani_plugin.model.configuration import CONFIGURATIONS
 from vaswani_plugin.search.models import TransformerModel
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
-from vaswani_plugin.text.settings import MODEL, SAFETENSORS
+from vaswani_plugin.text.dictionary import Dictionary
+from vaswani_plugin.text.settings import CONFIG, MODEL, SAFETENSORS
 
 OPTIONS = SearchOptions(beam=3, max_len_b=10, print_alignment="hard")
 SMALL = ("--arch", "vaswani_debug")
@@ -126,10 +131,13 @@ def test_older_checkpoints_and_other_ways_of_decoding(changed, folder):
     assert loaded.sizes == Bundle.load(folder).load_transformer().sizes
 
 
-@pytest.mark.parametrize("name", ["transformer", "fconv", None, ""])
-def test_a_foreign_model_is_left_to_fairseq(changed, name):
-    bundle = changed(lambda state: state["cfg"]["model"].update(_name=name))
-    with pytest.raises(ForeignModel, match=re.escape(f" holds {name!r}, which only fairseq")):
+@pytest.mark.parametrize(
+    ("part", "name"), [("model", "fconv"), ("model", None), ("task", "speech_to_text"), ("task", 3)]
+)
+def test_a_foreign_model_is_left_to_fairseq(changed, part, name):
+    bundle = changed(lambda state: state["cfg"][part].update(_name=name))
+    what = f"{'holds' if part == 'model' else 'has the task'} {name!r}"
+    with pytest.raises(ForeignModel, match=re.escape(f" {what}, which only fairseq builds: ")):
         bundle.load_model()
 
 
@@ -145,7 +153,8 @@ def test_a_model_of_flags_is_left_to_fairseq(folder, tmp_path):
     [
         (
             lambda state: state["cfg"]["task"].update(_name="language_modeling"),
-            " was trained by --task language_modeling: a translation model is needed",
+            " (--task language_modeling) holds a language model, and a translation model is needed "
+            "here: a language model is for vaswani complete",
         ),
         (
             lambda state: state["cfg"]["model"].update(d_model="x"),
@@ -182,6 +191,26 @@ def test_what_does_not_fit_is_one_line_with_the_name(changed, change, part):
     assert part in text and str(bundle.folder) in text and "\n" not in text
 
 
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        (lambda config: config.pop("task"), "config.json: no 'task' in it"),
+        (lambda config: config.update(model=[]), "config.json: no 'model' in it"),
+        (lambda config: config.update(version=2), "config.json: its version is 2"),
+        (lambda config: config["shared"].update(a="nowhere"), "no weights of a model"),
+        (lambda config: config["shared"].update(a=[1]), "no weights of a model"),
+    ],
+)
+def test_another_configuration_is_one_line_with_a_name(folder, tmp_path, change, part):
+    save_safetensors(load_checkpoint(folder / MODEL), tmp_path / SAFETENSORS)
+    config = json.loads((tmp_path / CONFIG).read_text(encoding="utf-8"))
+    change(config)
+    (tmp_path / CONFIG).write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(ValueError, match=part) as caught:
+        load_checkpoint(tmp_path / SAFETENSORS)
+    assert str(tmp_path) in str(caught.value) and "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize("language", ["en", "de"])
 def test_other_dictionaries_are_refused(folder, tmp_path, language):
     shutil.copytree(folder, tmp_path / "model")
@@ -191,6 +220,34 @@ def test_other_dictionaries_are_refused(folder, tmp_path, language):
     side = "source" if language == "en" else "target"
     with pytest.raises(ValueError, match=f"the {side} dictionary of .*model is not the one"):
         Bundle.load(tmp_path / "model").load_transformer()
+
+
+def test_a_longer_dictionary_without_digest_is_refused(changed):
+    bundle = changed(lambda state: state.update(task_state={}))
+    for language in ("en", "de"):
+        with open(bundle.folder / f"dict.{language}.txt", "a", encoding="utf-8") as stream:
+            stream.write("one-more 1\n")
+    with pytest.raises(ValueError, match="does not fit this model \\(.*67, 32.*68, 32"):
+        bundle.load_transformer()
+
+
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [
+        *((family, {}) for family in CONFIGURATIONS),
+        *(("vaswani_transformer", {"initial_weights": name}) for name in ("xavier", "normal")),
+        ("vaswani_transformer", {"positions": "learned", "next_word": True}),
+        ("vaswani_attention_lstm", {"attention": "additive"}),
+    ],
+)
+def test_no_initial_weights_are_drawn(family, changes):
+    words, ends = Dictionary(["(A", ")A", "x"]), torch.ones(7, dtype=torch.bool)
+    sizes = CONFIGURATIONS[family](d_model=16, **changes)
+    weights = build_named(family, sizes, words, words, (ends, ends)).state_dict()
+    before = torch.get_rng_state()
+    found = make_model(family, sizes, words, words, weights, Path("model.pt")).state_dict()
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(found[name], weight) for name, weight in weights.items())
 
 
 def peak_bytes(run) -> int:

@@ -2,6 +2,7 @@
 
 import math
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,16 @@ def test_alone_as_in_a_batch_in_any_order(parser):
     shuffled = parser.parse([sentences[place] for place in places])
     require_same(shuffled, [found[place] for place in places])
     require_same(list(parser.stream(iter(sentences), buffer=5)), found)
+
+
+def test_eight_threads_at_once(parser):
+    expected = parser.parse(SENTENCES[:2], nbest=3)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: parser.parse(SENTENCES[:2], nbest=3), range(8)))
+    assert found == [expected] * 8
+    for one in expected:
+        scores = [parse.score for parse in one.parses]
+        assert scores == sorted(scores, reverse=True) and len(set(scores)) == 3
 
 
 def test_without_the_constraint(parser):

@@ -190,6 +190,14 @@ def test_a_pickled_translator_loads_its_files_again(folder, monkeypatch):
         pickle.dumps(Translator(translator.pipeline, translator.engine))
 
 
+def test_progress_goes_to_stderr_where_it_is_asked_for(translator, capsys):
+    translator.translate(["a bird", "the cat"], progress=True)
+    shown = capsys.readouterr()
+    assert shown.out == "" and "2/2" in shown.err
+    translator.translate(["a bird", "the cat"])
+    assert capsys.readouterr() == ("", "")
+
+
 def test_the_bar_moves_with_every_batch_and_changes_nothing(translator, monkeypatch):
     seen, texts = [], ["a bird", "the cat"] * 3
     decode = translator.engine.decode

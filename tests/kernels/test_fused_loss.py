@@ -87,13 +87,16 @@ def test_without_gradients_none_is_computed(monkeypatch, padding, off):
     features, weight, target = make_case()
     features.requires_grad_()
     weight = torch.nn.Parameter(weight)
-    fused_projected_loss(features, weight, target, 0.1, PAD)
+    sums = fused_projected_loss(features, weight, target, 0.1, PAD)
     with off():
-        fused_projected_loss(features, weight, target, 0.1, PAD)
+        silent = fused_projected_loss(features, weight, target, 0.1, PAD)
     trained, validated = made
     assert trained.added and trained.of_weight is not None
     assert not hasattr(validated, "added")
     assert validated.of_weight is None and validated.of_features is None
+    torch.testing.assert_close(silent.loss, sums.loss.detach(), atol=1e-12, rtol=0)
+    sums.loss.backward()
+    assert weight.grad.any() and features.grad.any()
 
 
 @pytest.mark.parametrize("onednn", [False, True])

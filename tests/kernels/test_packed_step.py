@@ -115,6 +115,21 @@ def test_forward_hooks_are_called(generator, model):
     assert translate(generator) != plain
 
 
+def test_a_parametrized_weight_counts(generator, model):
+    before = translate(generator)
+
+    class Negative(nn.Module):
+        def forward(self, weight):
+            return -weight
+
+    w_2 = model.decoder.layers[0].feed_forward.w_2
+    nn.utils.parametrize.register_parametrization(w_2, "weight", Negative())
+    found = translate(generator)
+    nn.utils.parametrize.remove_parametrizations(w_2, "weight")  # the negative one stays
+    assert_same(found, fresh_translation(model))
+    assert found != before
+
+
 class Gelu(FeedForward):
     def forward(self, x):
         return self.w_2(nn.functional.gelu(self.w_1(x)))

@@ -185,6 +185,17 @@ def test_random_models_write_trees(mode, labelled, tags, penalty, monkeypatch):
     assert count[True] > 0  # these models don't write trees by themselves
 
 
+def test_a_limit_that_barely_fits():
+    words, symbols = make_dictionaries(True)
+    model = make_parser(words, symbols, peak=6.0)
+    task, most = make_parsing_task(words, symbols), max(WORD_COUNTS) + 2
+    args = Namespace(beam=5, max_len_a=0.0, max_len_b=most)
+    results = task.build_generator([model], args).generate([model], make_sample(SOURCES))
+    total, trees = judged(task, results)
+    assert trees == total > 0
+    assert max(len(h["tokens"]) - 1 for hypotheses in results for h in hypotheses) == most
+
+
 def test_what_has_no_tree_is_refused():
     words, symbols = make_dictionaries(True)
     model = make_parser(words, symbols)

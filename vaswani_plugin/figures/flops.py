@@ -49,7 +49,7 @@ def forward_flops(
     longest = {f.name: max(shape) for f in fields(kind) if re.fullmatch("max_.*_positions", f.name)}
     cfg = kind(**{**changes, **longest})
     with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
-        built: Any = build_sizes(model, cfg, (vocabulary, vocabulary), target).eval()
+        built: Any = build_sizes(model, cfg, (vocabulary, vocabulary)).eval()
         texts = torch.zeros(sentences, source, dtype=torch.long)
         shifted = torch.zeros(sentences, target, dtype=torch.long)
         if isinstance(cfg, RecurrentConfiguration):

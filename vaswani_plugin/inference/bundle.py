@@ -28,11 +28,22 @@ TASK = "vaswani_translation"
 PARSING_TASK = "vaswani_parsing"
 TRANSFORMER = "vaswani_transformer"
 KINDS = {
-    Settings: ("a translation model", "vaswani translate"),
-    TextSettings: ("a language model", "vaswani complete, lm and summarize"),
-    TreeSettings: ("a parser", "vaswani parse"),
+    Settings: ("a translation model", "vaswani translate (Translator in Python)"),
+    TextSettings: (
+        "a language model",
+        "vaswani complete, lm and summarize (LanguageModel in Python)",
+    ),
+    TreeSettings: ("a parser", "vaswani parse (Parser in Python)"),
 }
-"""For each type of settings: what its bundle holds, and the commands that read it."""
+"""For each type of settings: what its bundle holds, and what reads it."""
+
+
+def wrong_kind(found: str, held: type[AnySettings], needed: type[AnySettings]) -> UserError:
+    """The error where `found`, a file or folder, holds a model of another kind of settings."""
+    name, readers = KINDS[held]
+    return UserError(
+        f"{found} holds {name}, and {KINDS[needed][0]} is needed here: {name} is for {readers}"
+    )
 
 
 class ForeignModel(UserError):
@@ -72,11 +83,7 @@ class Bundle:
         """
         pipeline = Pipeline.load(folder)
         if not isinstance(pipeline.settings, kind):
-            held, commands = KINDS[type(pipeline.settings)]
-            raise UserError(
-                f"{folder} holds {held}, and {KINDS[kind][0]} is needed here: {held} is for "
-                f"{commands}"
-            )
+            raise wrong_kind(str(folder), type(pipeline.settings), kind)
         return cls(folder, pipeline)
 
     @property

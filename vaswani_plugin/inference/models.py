@@ -15,7 +15,13 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from vaswani_plugin.errors import CheckpointError, UserError
-from vaswani_plugin.inference.bundle import KINDS, PARSING_TASK, TASK, TRANSFORMER, ForeignModel
+from vaswani_plugin.inference.bundle import (
+    PARSING_TASK,
+    TASK,
+    TRANSFORMER,
+    ForeignModel,
+    wrong_kind,
+)
 from vaswani_plugin.inference.checkpoints import load_checkpoint, untrusted
 from vaswani_plugin.model.architectures import names_of
 from vaswani_plugin.model.build import accelerated, build_named
@@ -56,7 +62,7 @@ class Loaded(NamedTuple):
     """
 
     model: Any
-    sizes: Any
+    sizes: Checkpointed
     source: Dictionary
     target: Dictionary
 
@@ -80,9 +86,10 @@ def load_model(
         has none.
 
     Raises:
-        ForeignModel: only fairseq builds this model.
+        ForeignModel: only fairseq builds this model, or knows its task.
         FileNotFoundError: the file or the folder is missing.
-        ValueError: the checkpoint can't be used, or was trained with other dictionaries.
+        ValueError: the checkpoint can't be used, has a model of another kind, or was trained with
+            other dictionaries.
         OSError: a file can't be read.
     """
     for needed in (path, data):
@@ -95,15 +102,17 @@ def load_model(
         if not (isinstance(options, Mapping) and isinstance(task, Mapping)):
             # It was registered without a dataclass.
             raise ForeignModel(f"{path} holds flags of a model")
-        if task.get("_name") not in TASKS[kind]:
-            raise UserError(
-                f"{path} was trained by --task {task.get('_name')}: {KINDS[kind][0]} is needed"
-            )
+        trained_by = task.get("_name")
+        held = next((each for each, names in TASKS.items() if trained_by in names), None)
+        if held is None:
+            raise ForeignModel(f"{path} has the task {trained_by!r}")
+        if held is not kind:
+            raise wrong_kind(f"{path} (--task {trained_by})", held, kind)
         families = [n for n in CONFIGURATIONS if (n in PAIRS) != (kind is TextSettings)]
         family = next((n for n in families if options.get("_name") in names_of(n)), None)
         if family is None:
             raise ForeignModel(f"{path} holds {options.get('_name')!r}")
-        weights, positions, of_task = state["model"], 512, task
+        weights, of_task = state["model"], task
         if kind is TextSettings:
             target = source = load_text_dictionary(data)
             digests = {"target": target.digest()}
@@ -123,7 +132,7 @@ def load_model(
             digests = {"source": source.digest(), "target": target.digest()}
         refuse_other_dictionaries(data, state.get("task_state") or {}, digests)
         sizes = CONFIGURATIONS[family].from_checkpoint(options, of_task)
-        model = make_model(family, sizes, source, target, weights, path, positions)
+        model = make_model(family, sizes, source, target, weights, path)
         return Loaded(model, sizes, source, target), task, languages
 
 
@@ -143,7 +152,6 @@ def make_model(
     target: Dictionary,
     weights: Mapping[str, Tensor],
     path: Path,
-    positions: int = 512,
 ) -> Any:
     """Build a model with a checkpoint's weights, in evaluation mode.
 
@@ -153,7 +161,7 @@ def make_model(
 
     Args:
         family: registered name of the model.
-        sizes, source, target, positions: see `build_named`.
+        sizes, source, target: see `build_named`.
         weights: by name.
         path: of the checkpoint, for messages.
 
@@ -178,7 +186,7 @@ def make_model(
 
             grammar = Grammar(source, target, JOINT, MAX_OPENINGS)
             words = grammar.ends_word, grammar.is_word
-    make = partial(build_named, family, sizes, source, target, words, positions)
+    make = partial(build_named, family, sizes, source, target, words)
     with mismatches_explained(str(path)), WithoutInitialWeights():
         with torch.device("meta"):
             make().load_state_dict(weights, assign=True)
@@ -188,14 +196,19 @@ def make_model(
 
 
 class WithoutInitialWeights(TorchFunctionMode):
-    """In its block the functions of `torch.nn.init` leave tensors as they are."""
+    """In its block the functions of `torch.nn.init` leave tensors as they are.
+
+    Not all of them call the mode: those of Xavier draw by a tensor's own methods.
+    """
+
+    DRAWS = torch.Tensor.uniform_, torch.Tensor.normal_
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """See `TorchFunctionMode`; the tensor is the first argument, or named."""
         given = kwargs or {}
-        if getattr(func, "__module__", None) == "torch.nn.init":
+        if func in self.DRAWS or getattr(func, "__module__", None) == "torch.nn.init":
             return args[0] if args else given["tensor"]
         return func(*args, **given)
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.models import Loaded, load_model
 from vaswani_plugin.inference.texts import Hypothesis, Tokens
+from vaswani_plugin.model.configuration import RecurrentConfiguration
 from vaswani_plugin.modules.transformer import EncoderDecoder
 from vaswani_plugin.search.constraints import StartTracking
 from vaswani_plugin.search.models import PairModel, RecurrentModel, TransformerModel, padded
@@ -174,6 +175,7 @@ def searched_model(loaded: Loaded) -> PairModel:
     """A loaded encoder-decoder as the search takes it."""
     if isinstance(loaded.model, EncoderDecoder):
         return TransformerModel(loaded.model)
+    assert isinstance(loaded.sizes, RecurrentConfiguration)
     longest = loaded.sizes.max_source_positions, loaded.sizes.max_target_positions
     return RecurrentModel(loaded.model, longest)
 

@@ -113,9 +113,11 @@ class Translator(LoadedFromFiles):
             device, dtype, threads: as for `from_pretrained`.
 
         Raises:
-            ForeignModel: only fairseq builds the model.
+            ForeignModel: only fairseq builds the model, or knows the task that trained it; names
+                the commands that read it.
             FileNotFoundError: a file is missing.
-            ValueError: a file can't be used; names it.
+            ValueError: a file can't be used, or holds a parser or a language model, of which the
+                message says what reads them.
         """
         import torch  # takes a second; CTranslate2's bundles don't need it
 

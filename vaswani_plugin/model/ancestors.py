@@ -61,10 +61,9 @@ class Rows(int):
 def build_one_layer(
     cfg: OneLayerConfiguration,
     dictionary: SizedDictionary,
-    positions: int,
     kind: type[OneLayerLanguageModel] = OneLayerLanguageModel,
 ) -> OneLayerLanguageModel:
-    """Build the language model of the lecture notes; `positions` is the longest text in tokens.
+    """Build the language model of the lecture notes.
 
     Raises:
         UserError: sizes don't fit, or the dropout is out of range.
@@ -72,7 +71,7 @@ def build_one_layer(
     cfg.check_dropouts(("dropout",))
     embedding = Embedding(len(dictionary), cfg.d_model, dictionary.pad())
     with value_errors_as_user_errors():
-        table = SinusoidalPositions(positions, cfg.d_model)
+        table = SinusoidalPositions(cfg.max_target_positions, cfg.d_model)
         layer = OneLayer(cfg.d_model, cfg.d_hidden, cfg.d_ff, projections=not cfg.no_projections)
     return kind(embedding, table, layer, cfg.dropout)
 
@@ -130,7 +129,7 @@ def build_recurrent(
     )
 
 
-def build_sizes(model: str, cfg: Any, words: tuple[int, int], positions: int = 512) -> Any:
+def build_sizes(model: str, cfg: Any, words: tuple[int, int]) -> Any:
     """Build a model without dictionaries, of which it has the sizes only.
 
     Args:
@@ -138,10 +137,9 @@ def build_sizes(model: str, cfg: Any, words: tuple[int, int], positions: int = 5
         cfg: its configuration.
         words: rows of the source's and the target's embedding. If they are equal, both share one
             dictionary; a language model uses the target's.
-        positions: of the one-layer language model.
     """
     ends, places = (torch.zeros(rows, dtype=torch.bool) for rows in words)
-    return build_named(model, cfg, *map(Rows, words), (ends, places), positions)
+    return build_named(model, cfg, *map(Rows, words), (ends, places))
 
 
 def count_parameters(model: str, changes: Mapping[str, Any], words: tuple[int, int]) -> int:

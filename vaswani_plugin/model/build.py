@@ -16,8 +16,6 @@ from vaswani_plugin import kernels
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.model.configuration import (
     Configuration,
-    OneLayerConfiguration,
-    RecurrentConfiguration,
     head_sizes,
 )
 from vaswani_plugin.modules.attention import MultiHeadAttention
@@ -118,7 +116,6 @@ def build_named(
     source: SizedDictionary,
     target: SizedDictionary,
     words: Words | None = None,
-    positions: int = 512,
 ) -> Any:
     """Build a model of any family; see the builder of each for errors.
 
@@ -127,7 +124,6 @@ def build_named(
         cfg: its configuration.
         source, target: dictionaries; a language model uses the target's.
         words: see `build`.
-        positions: of the one-layer language model, whose configuration has none.
     """
     if model == "vaswani_transformer":
         return build(cfg, source, target, words)
@@ -135,11 +131,11 @@ def build_named(
         return build_language_model(cfg, target)
     from vaswani_plugin.model import ancestors  # most programs need none of them
 
-    if isinstance(cfg, RecurrentConfiguration):
-        return ancestors.build_recurrent(cfg, source, target)
-    if isinstance(cfg, OneLayerConfiguration):
-        return ancestors.build_one_layer(cfg, target, positions)
-    return ancestors.build_recurrent_language_model(cfg, target)
+    if model == "vaswani_lm_one_layer":
+        return ancestors.build_one_layer(cfg, target)
+    if model == "vaswani_lm_lstm":
+        return ancestors.build_recurrent_language_model(cfg, target)
+    return ancestors.build_recurrent(cfg, source, target)
 
 
 def accelerated(model: Model) -> Model:

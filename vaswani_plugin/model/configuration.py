@@ -188,6 +188,7 @@ class OneLayerConfiguration(Checkpointed):
         "compare and average the words' own vectors, score(x_i, x_j) = x_i . x_j: no queries, keys "
         "and values; --d-hidden must be --d-model",
     )
+    max_target_positions: int = of_task(512)
 
 
 @dataclass(frozen=True)

@@ -150,8 +150,9 @@ class OneLayerModel(TextModel):
     @staticmethod
     def build_decoder(cfg: OneLayerConfig, dictionary: Dictionary) -> OneLayerDecoder:
         """See `build_one_layer`."""
-        limit, cfg = text_positions(cfg), configuration_of(cfg, OneLayerConfiguration)
-        decoder = build_one_layer(cfg, dictionary, limit, OneLayerDecoder)
+        limit = text_positions(cfg)
+        cfg = configuration_of(cfg, OneLayerConfiguration, max_target_positions=limit)
+        decoder = build_one_layer(cfg, dictionary, OneLayerDecoder)
         decoder.max_target_positions = limit
         return decoder
 
