@@ -89,8 +89,9 @@ def load_checkpoint(path: Path) -> Checkpoint:
         The dictionary of the file; its "model" maps names to tensors.
 
     Raises:
-        OSError: the file is missing or can't be read.
-        ValueError: it would run code, is truncated, or is no fairseq checkpoint; names the file.
+        OSError: the file is missing or may not be read.
+        UserError: it would run code, is damaged, can't be fetched from the disk (a bad sector), or
+            is no fairseq checkpoint; names the file.
     """
     if path.suffix == ".safetensors":
         return _load_safetensors(path)

@@ -89,7 +89,12 @@ class BeamSearch:
         self.results: list[list[Hypothesis]] = [[] for _ in limits]
 
     def run(self) -> list[list[Hypothesis]]:
-        """The hypotheses of each sentence as fairseq's dictionaries, the best score first."""
+        """The hypotheses of each sentence as fairseq's dictionaries, the best score first.
+
+        Raises:
+            UserError: a model's output is not a number, or the constraints leave a sentence without
+                any output.
+        """
         for step in range(self.last_step + 1):
             attention = self.ensemble.step(self.latest, self.parents)
             for tracker in self.trackers:

@@ -90,6 +90,9 @@ class WellFormedTrees:
 
     A sentence has so many `words` (B,), its tree at most `limits` (B,) symbols, and at most
     `max_openings` brackets are opened in a row.
+
+    Raises:
+        UserError: a sentence has no words, or too many for a tree within its limit.
     """
 
     def __init__(
@@ -189,7 +192,11 @@ class Grammar:
 
     @cached_property
     def tables(self) -> SymbolTables:
-        """The tables of the constraint; a UserError: no tree can be written with the symbols."""
+        """The tables of the constraint.
+
+        Raises:
+            UserError: no tree can be written with the target's symbols.
+        """
         return SymbolTables(symbols_of(self.target), self.target.eos())
 
     @cached_property
