@@ -19,8 +19,8 @@ from vaswani_plugin.export.ctranslate2_export import (
     write_spec,
 )
 from vaswani_plugin.inference import ctranslate2_engine
+from vaswani_plugin.inference.bundle import Engine
 from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
-from vaswani_plugin.inference.engine import Engine
 from vaswani_plugin.inference.models import Loaded
 from vaswani_plugin.inference.search_engine import TorchEngine
 from vaswani_plugin.inference.texts import Hypothesis

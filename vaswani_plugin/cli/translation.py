@@ -112,7 +112,7 @@ def load_translator(
         ValueError: flags that don't fit, or a bundle that can't be used.
         OSError: a file can't be read.
     """
-    from vaswani_plugin.inference.engine import engine_of
+    from vaswani_plugin.inference.bundle import engine_of
     from vaswani_plugin.inference.translator import Translator
 
     chosen = "torch" if engine == "fairseq" else engine or engine_of(model)

@@ -18,7 +18,7 @@ from typing import Any
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import RawAttention
-from vaswani_plugin.inference.engine import read_export
+from vaswani_plugin.inference.bundle import read_export
 from vaswani_plugin.inference.texts import Hypothesis, Tokens
 from vaswani_plugin.modules.length_penalty import length_penalty
 from vaswani_plugin.processor import has_vnni, instructions

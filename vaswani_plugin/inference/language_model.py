@@ -29,9 +29,8 @@ from vaswani_plugin.inference.completion import (
     TextCoder,
     complete,
 )
-from vaswani_plugin.inference.engine import dtype_of
 from vaswani_plugin.inference.models import load_model
-from vaswani_plugin.inference.search_engine import use_threads
+from vaswani_plugin.inference.search_engine import dtype_of, use_threads
 from vaswani_plugin.inference.text_scores import (
     StreamScorer,
     TextScore,

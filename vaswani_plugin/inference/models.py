@@ -29,7 +29,6 @@ from vaswani_plugin.model.configuration import (
     CONFIGURATIONS,
     Checkpointed,
     Configuration,
-    RecurrentConfiguration,
 )
 from vaswani_plugin.text.dictionary import (
     Dictionary,
@@ -47,12 +46,6 @@ TASKS: dict[type[AnySettings], tuple[str, ...]] = {
     TextSettings: ("vaswani_language_modeling", "language_modeling"),
 }
 """The tasks that train the model of a bundle, by the type of its settings."""
-PAIRS = [
-    name
-    for name, kind in CONFIGURATIONS.items()
-    if name == TRANSFORMER or issubclass(kind, RecurrentConfiguration)
-]
-"""The registered names of encoder-decoders; all others are language models."""
 
 
 class Loaded(NamedTuple):
@@ -108,12 +101,13 @@ def load_model(
             raise ForeignModel(f"{path} has the task {trained_by!r}")
         if held is not kind:
             raise wrong_kind(f"{path} (--task {trained_by})", held, kind)
-        families = [n for n in CONFIGURATIONS if (n in PAIRS) != (kind is TextSettings)]
+        reads_text = kind is TextSettings  # its models are all named vaswani_lm...
+        families = (n for n in CONFIGURATIONS if n.startswith("vaswani_lm") == reads_text)
         family = next((n for n in families if options.get("_name") in names_of(n)), None)
         if family is None:
             raise ForeignModel(f"{path} holds {options.get('_name')!r}")
         weights, of_task = state["model"], task
-        if kind is TextSettings:
+        if reads_text:
             target = source = load_text_dictionary(data)
             digests = {"target": target.digest()}
             if task.get("add_bos_token"):

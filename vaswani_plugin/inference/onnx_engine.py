@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import Bundle
-from vaswani_plugin.inference.engine import made_by, read_export
+from vaswani_plugin.inference.bundle import Bundle, made_by, read_export
 from vaswani_plugin.inference.search_engine import SearchEngine
 from vaswani_plugin.search.models import Dictionary as SearchDictionary
 from vaswani_plugin.search.models import Start, all_rows, chosen_rows

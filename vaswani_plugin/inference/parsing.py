@@ -16,7 +16,6 @@ import torch
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle, LoadedFromFiles
-from vaswani_plugin.inference.engine import dtype_of
 from vaswani_plugin.inference.search_engine import TorchEngine
 from vaswani_plugin.inference.texts import (
     Hypothesis,
@@ -126,8 +125,7 @@ class Parser(LoadedFromFiles):
         """Load a bundle of recipes/parsing.sh; see `Translator.from_pretrained`."""
         bundle = Bundle.load(Path(folder), TreeSettings)
         options = {"device": device, "dtype": dtype, "threads": threads}
-        given = torch.device(device), dtype_of(dtype), threads
-        made = cls(bundle.pipeline, TorchEngine(bundle.load_model(), *given))
+        made = cls(bundle.pipeline, TorchEngine(bundle.load_model(), device, dtype, threads))
         return made.loaded_by(cls.from_pretrained, folder, **options)
 
     @overload  # a string is an iterable of strings, too: the first one that fits is taken

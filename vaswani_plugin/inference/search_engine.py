@@ -127,19 +127,41 @@ class SearchEngine:
         raise UserError("this engine gives no weights of heads: use the bundle it was made of")
 
 
+def dtype_of(dtype: str | torch.dtype | None) -> torch.dtype | None:
+    """PyTorch's type of a name.
+
+    Args:
+        dtype: such as "bfloat16" or "torch.bfloat16"; a type, and None, is returned as it is.
+
+    Raises:
+        UserError: there is no such type, or weights can't have it.
+    """
+    if dtype is None:
+        return None
+    name = str(dtype).removeprefix("torch.")
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise UserError(f"dtype is {name!r}, which is no type of weights: give float16")
+    return found
+
+
 class TorchEngine(SearchEngine):
-    """Our search over an encoder-decoder of `modules`, moved to a device and a type of weights."""
+    """Our search over an encoder-decoder of `modules`, moved to a device and a type of weights.
+
+    Raises:
+        UserError: see `dtype_of`.
+    """
 
     def __init__(
         self,
         loaded: Loaded,
-        device: torch.device,
-        dtype: torch.dtype | None = None,
+        device: str | torch.device,
+        dtype: str | torch.dtype | None = None,
         threads: int | None = None,
     ) -> None:
-        self.model = loaded.model.to(device=device, dtype=dtype)
-        models = [searched_model(loaded)]
-        super().__init__(models, loaded.source, loaded.target, device, threads)
+        self.model = loaded.model.to(device=device, dtype=dtype_of(dtype))
+        dictionaries = loaded.source, loaded.target
+        super().__init__([searched_model(loaded)], *dictionaries, torch.device(device), threads)
 
     @torch.no_grad()
     def attention(self, source: Tokens, target: Tokens) -> "RawAttention":

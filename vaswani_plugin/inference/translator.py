@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import Bundle, LoadedFromFiles
-from vaswani_plugin.inference.engine import Engine, dtype_of, load_engine
+from vaswani_plugin.inference.bundle import Bundle, Engine, LoadedFromFiles, load_engine
 from vaswani_plugin.inference.texts import (
     LONG,
     Hypothesis,
@@ -80,7 +79,7 @@ class Translator(LoadedFromFiles):
             device: where to decode, such as "cpu" or "cuda".
             dtype: of the weights, such as torch.bfloat16 or "bfloat16"; None: as they are stored.
             threads: of the CPU, for each call; None: the engine's choice.
-            engine: one of `engine.ENGINES`; None: the one that the bundle was made for.
+            engine: one of `bundle.ENGINES`; None: the one that the bundle was made for.
 
         Raises:
             ForeignModel: only fairseq builds this model; names the commands that read it.
@@ -119,15 +118,14 @@ class Translator(LoadedFromFiles):
             ValueError: a file can't be used, or holds a parser or a language model, of which the
                 message says what reads them.
         """
-        import torch  # takes a second; CTranslate2's bundles don't need it
-
+        # These take a second; CTranslate2's bundles don't need them.
         from vaswani_plugin.inference.models import load_model
         from vaswani_plugin.inference.search_engine import TorchEngine
 
         loaded, _, languages = load_model(Path(path), Path(data))
         assert languages is not None
         pipeline = Pipeline.of_tokens(languages, None if codes is None else Path(codes))
-        engine = TorchEngine(loaded, torch.device(device), dtype_of(dtype), threads)
+        engine = TorchEngine(loaded, device, dtype, threads)
         files = {"data": data, "codes": codes}
         options: dict[str, Any] = {"device": device, "dtype": dtype, "threads": threads}
         options |= {name: file and Path(file).absolute() for name, file in files.items()}
