@@ -11,7 +11,7 @@ from omegaconf import open_dict
 
 import vaswani_plugin
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.fairseq_plugin import training
+from vaswani_plugin.fairseq_plugin.training import trainer
 from vaswani_plugin.fairseq_plugin.training.trainer import VaswaniTrainer, refuse_what_cannot_train
 
 vaswani_plugin.register()
@@ -25,10 +25,10 @@ def test_commands_use_it_also_if_they_were_imported_before(monkeypatch, name):
     command = types.SimpleNamespace(Trainer=VaswaniTrainer.__base__)
     other = types.SimpleNamespace(Trainer=str)
     monkeypatch.setitem(sys.modules, name, command)
-    training.install()
+    trainer.install()
     assert command.Trainer is VaswaniTrainer
     monkeypatch.setitem(sys.modules, name, other)
-    training.install()
+    trainer.install()
     assert other.Trainer is str
 
 
@@ -37,10 +37,6 @@ def test_commands_use_it_also_if_they_were_imported_before(monkeypatch, name):
     [
         ({"common.fp16": True}, "--fp16 is for GPUs; on a CPU give --amp or --bf16"),
         ({"common.bf16": True, "common.amp": True}, "--bf16 and --amp: .*; leave out one of them"),
-        (
-            {"common.memory_efficient_bf16": True},
-            "--memory-efficient-bf16 keeps no float32 copies of weights, .*; give --bf16",
-        ),
         ({"checkpoint.best_checkpoint_metric": "bleu"}, "metric bleu needs --eval-bleu"),
         ({"common.bf16": True}, None),
         ({"checkpoint.best_checkpoint_metric": "bleu", "task.eval_bleu": True}, None),

@@ -91,9 +91,12 @@ def killed_in_save(number):
 
 @pytest.mark.parametrize(
     ("number", "last", "resumed"),
-    [(1, None, "checkpoint_1_4.pt, update 4"), (2, 4, "checkpoint1.pt, update 7")],
+    [
+        (1, None, "resuming from {}/checkpoint_1_4.pt, update 4"),
+        (2, 4, "Loaded checkpoint {}/checkpoint_last.pt (epoch 1 @ 4 updates)"),
+    ],
 )
-def test_a_save_that_was_broken_off_still_counts(
+def test_a_save_that_was_broken_off_harms_nothing(
     undisturbed, start, tmp_path, number, last, resumed
 ):
     folder = tmp_path / "run"
@@ -102,7 +105,7 @@ def test_a_save_that_was_broken_off_still_counts(
     assert (updates_in(found) if found.exists() else None) == last
     run = start(folder)
     assert run.wait() == 0, run.output()
-    assert f"resuming from {folder}/{resumed}" in run.output()
+    assert resumed.format(folder) in run.output()
     assert_same_weights(folder / "checkpoint_last.pt", undisturbed / "checkpoint_last.pt")
 
 
@@ -164,21 +167,18 @@ def chosen(folder):
     return choose(folder / "checkpoint_last.pt", "").name
 
 
-def test_the_state_of_the_most_updates_is_the_choice(folder):
-    assert chosen(folder) == "checkpoint_last.pt"
-    save(folder / "checkpoint_best.pt", 12)  # newer, and of no more updates
-    assert chosen(folder) == "checkpoint_last.pt"
+def test_the_last_one_is_the_choice_then_the_good_one_of_the_most_updates(folder):
     save(folder / "checkpoint_best.pt", 13)
-    for name in ("checkpoint_best.pt", "checkpoint_last.pt", "checkpoint_2_8.pt"):
-        assert chosen(folder) == name
-        damage(folder / name)
-    assert chosen(folder) == "checkpoint1.pt"
-
-
-@pytest.mark.parametrize("missing", ["last_optimizer_state", "extra_state"])
-def test_what_nobody_can_go_on_from_is_no_choice(folder, missing):
-    save(folder / "checkpoint_best.pt", 13, **{missing: {}})
+    save(folder / "checkpoint_2_20.pt", 20, last_optimizer_state={})  # nobody can go on from it
+    for name in ("checkpoint_last", "checkpoint_best", "checkpoint_2_8", "checkpoint1"):
+        assert chosen(folder) == f"{name}.pt"
+        damage(folder / f"{name}.pt")
+    save(folder / "checkpoint_last.pt", 3)
     assert chosen(folder) == "checkpoint_last.pt"
+    (folder / "checkpoint_last.pt").unlink()
+    save(folder / "checkpoint3.pt", 2, extra_state={})
+    save(folder / "checkpoint4.pt", 1)
+    assert chosen(folder) == "checkpoint4.pt"
 
 
 @pytest.mark.parametrize("gone", [(), ("checkpoint_last.pt",)])

@@ -8,9 +8,10 @@ from vaswani_plugin.fairseq_plugin import defaults, patches
 
 patches.apply()
 
-from vaswani_plugin.fairseq_plugin import adam, criterion, schedule, training
+from vaswani_plugin.fairseq_plugin import adam, criterion, schedule
 from vaswani_plugin.fairseq_plugin.models import language_models, recurrent, transformer
 from vaswani_plugin.fairseq_plugin.tasks import language_modeling, parsing, translation
+from vaswani_plugin.fairseq_plugin.training import trainer
 
 defaults.install()
-training.install()
+trainer.install()

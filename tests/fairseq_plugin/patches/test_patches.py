@@ -14,8 +14,9 @@ from fairseq.models import distributed_fairseq_model
 
 import vaswani_plugin
 from tests.conftest import PLUGIN
-from vaswani_plugin.fairseq_plugin import patches, training
+from vaswani_plugin.fairseq_plugin import patches
 from vaswani_plugin.fairseq_plugin.patches._patching import patch
+from vaswani_plugin.fairseq_plugin.training import trainer
 
 vaswani_plugin.register()
 
@@ -54,7 +55,7 @@ def test_applying_twice_changes_nothing():
 
     before = state()
     patches.apply()
-    training.install()
+    trainer.install()
     assert state() == before
     assert not hasattr(np, "compat")  # numpy itself stays as it is
 

@@ -39,7 +39,6 @@ PATCHES = (
     data.stop_batch_threads_before_exit,
     epochs.resume_epoch_with_other_batches,
     epochs.finish_epochs_with_other_update_freq,
-    epochs.restart_stopwatches_on_resume,
     checkpoints.allow_harmless_globals,
     checkpoints.refuse_unusable_checkpoints,
     checkpoints.explain_mismatched_models,
@@ -52,7 +51,6 @@ PATCHES = (
     distribution.join_torchrun,
     distribution.start_workers,
     distribution.wrap_cpu_modules,
-    distribution.broadcast_checkpoints,
 )
 
 

@@ -1,10 +1,8 @@
 """Several workers: started by torchrun or by fairseq, with and without GPUs."""
 
-import collections
 import os
 import random
 import signal
-import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,9 +10,7 @@ from typing import Any
 import torch
 from fairseq.distributed import utils as distributed_utils
 from fairseq.models import distributed_fairseq_model
-from omegaconf import DictConfig, ListConfig
-from omegaconf.base import ContainerMetadata, Metadata
-from omegaconf.nodes import AnyNode
+from omegaconf import DictConfig
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 from torch.nn.parallel import DistributedDataParallel
 
@@ -171,25 +167,3 @@ def wrap_cpu_modules() -> None:
             super().__init__(module=module, **options)
 
     distributed_fairseq_model.DistributedDataParallel = DataParallelOnAnyDevice
-
-
-def broadcast_checkpoints() -> None:
-    """Several workers cannot resume: ``torch.load`` refuses the checkpoint that rank 0 sends.
-
-    The state is sent as a pickle with fairseq's placeholders and OmegaConf's containers. These are
-    allowed for this load only; ``weights_only`` stays on.
-
-    Upstream: #5610.
-    """
-    travelling = (
-        *(DictConfig, ListConfig, ContainerMetadata, Metadata, AnyNode, typing.Any),
-        *(dict, list, int, collections.defaultdict, distributed_utils._TensorPlaceholder),
-    )
-
-    @patch(distributed_utils, "_broadcast_object_slow")
-    def _broadcast_object_slow(original: Callable, *args: Any, **kwargs: Any) -> Any:
-        # When the context ends, it also removes classes that other code had allowed before.
-        allowed = torch.serialization.get_safe_globals()
-        new = [kind for kind in travelling if kind not in allowed]
-        with torch.serialization.safe_globals(new):
-            return original(*args, **kwargs)

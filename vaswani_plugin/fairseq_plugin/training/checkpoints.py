@@ -9,7 +9,7 @@ import re
 import socket
 import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
@@ -66,65 +66,36 @@ def hold(folder: Path) -> None:
 
 
 def choose(last: Path, suffix: str) -> Path:
-    """The newest good checkpoint of a folder; `last` if there is none, as at a first start.
+    """`last`, or the newest good checkpoint of its folder where `last` is damaged or gone.
 
     Args:
-        last: where fairseq looks.
+        last: where fairseq looks; returned if the folder has no checkpoint, as at a first start.
         suffix: of the file names; "" without shards.
 
     Raises:
         CheckpointError: when there are checkpoints, and all are damaged.
     """
-    others = _saved_states(last.parent, suffix)
-    damaged = []
-    for path in _resume_order(last, others):
-        wrong = damage(path)
-        if wrong is None:
-            return path
-        logger.warning("%s %s: looking for the checkpoint before it", path, wrong)
-        damaged.append((path, wrong))
-    # a file too damaged to give its update was not tried, but the training must not begin anew
-    damaged += [(path, wrong) for path in others if (wrong := damage(path))]
-    if damaged:
-        path, wrong = damaged[0]
-        raise CheckpointError(
-            f"checkpoint {path} cannot be read: it {wrong}, and there is no good one in its folder;"
-            " use another one that you put back there, or give another --save-dir to train from the"
-            " start"
-        )
-    return last
-
-
-def _saved_states(folder: Path, suffix: str) -> list[Path]:
-    """The checkpoints that fairseq wrote to a folder, except checkpoint_last.pt."""
+    damaged = {}
+    if last.is_file():
+        if (wrong := damage(last)) is None:
+            return last
+        logger.warning("%s %s: looking for the checkpoint before it", last, wrong)
+        damaged[last] = wrong
     names = rf"checkpoint(\d+|_\d+_\d+|_best|\.best_.+){re.escape(suffix)}\.pt"
-    return [path for path in folder.glob("checkpoint*.pt") if re.fullmatch(names, path.name)]
-
-
-def _resume_order(last: Path, others: list[Path]) -> Iterator[Path]:
-    """The checkpoints of a folder in the order in which they are tried.
-
-    A save writes `last` after its other files. If a save was interrupted, a file with more updates
-    was written after `last`: this file is complete and comes first. The order of writing is the
-    order of the times of change (ctime). Moving or copying an older file to `last` sets its ctime,
-    so a file that the user put there is used. Other files are opened only if they are newer than
-    `last`, or if `last` is damaged.
-    """
-    newer: list[Path] = others
-    if last.is_file():
-        written = last.stat().st_ctime_ns
-        newer = [path for path in others if path.stat().st_ctime_ns > written]
-        before = (_updates_of(last) or 0) if newer else 0
-        newer = [path for path in newer if (_updates_of(path) or 0) > before]
-    yield from _by_updates(newer)
-    if last.is_file():
-        yield last
-        yield from _by_updates(path for path in others if path not in newer)
-
-
-def _by_updates(paths: Iterable[Path]) -> list[Path]:
-    found = [(updates, path) for path in paths if (updates := _updates_of(path)) is not None]
-    return [path for _, path in sorted(found, reverse=True)]
+    others = [path for path in last.parent.glob("checkpoint*.pt") if re.fullmatch(names, path.name)]
+    found = [(updates, path) for path in others if (updates := _updates_of(path)) is not None]
+    for _, path in sorted(found, reverse=True):
+        if damage(path) is None:
+            return path
+    # a file too damaged to give its update counts, too: the training must not begin anew
+    damaged |= {path: wrong for path in others if (wrong := damage(path))}
+    if not damaged:
+        return last
+    path, wrong = next(iter(damaged.items()))
+    raise CheckpointError(
+        f"checkpoint {path} cannot be read: it {wrong}, and there is no good one in its folder; use"
+        " another one that you put back there, or give another --save-dir to train from the start"
+    )
 
 
 def _updates_of(path: Path) -> int | None:

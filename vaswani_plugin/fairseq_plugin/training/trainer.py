@@ -5,6 +5,7 @@ Each method calls fairseq's and adds one service.
 
 import logging
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +44,6 @@ def refuse_what_cannot_train(cfg: Any) -> None:
             "--bf16 and --amp: together they would train bfloat16 weights without float32 copies;"
             " leave out one of them"
         )
-    for flag in ("memory_efficient_bf16", "memory_efficient_fp16"):
-        if common[flag]:
-            raise UserError(
-                f"--{flag.replace('_', '-')} keeps no float32 copies of weights, and small updates"
-                f" are lost; give --{flag[-4:]}"
-            )
     if cfg.checkpoint.best_checkpoint_metric == "bleu" and not getattr(
         cfg.task, "eval_bleu", False
     ):
@@ -120,13 +115,15 @@ class VaswaniTrainer(Trainer):
         """Lock the folder and load; see fairseq's method.
 
         With fairseq's default --restore-file, the newest good checkpoint replaces a `filename`
-        that is damaged, missing, or older than an interrupted save. A training that has done all
-        its updates, or was stopped early, ends after loading; fairseq would go on.
+        that is damaged or missing. A training that has done all its updates, or was stopped early,
+        ends after loading; fairseq would go on.
 
         Raises:
             UserError: the folder is in use, or no checkpoint can be used.
         """
         options, given = self.cfg.checkpoint, Path(filename)
+        # fairseq's broadcast pickles classes that torch.load refuses, upstream #5610
+        options.load_checkpoint_on_all_dp_ranks = True
         preemption.listen(is_training=True)
         if self.is_data_parallel_master and not options.no_save:
             checkpoints.hold(Path(options.save_dir))
@@ -284,3 +281,16 @@ class VaswaniTrainer(Trainer):
                 f" {Path(filename).parent} ({cause.strerror or cause}): the training ends here,"
                 " earlier checkpoints are unharmed; make room, and the same command resumes"
             ) from error
+
+
+def install() -> None:
+    """Make fairseq's training commands use `VaswaniTrainer`. Calling it again changes nothing.
+
+    The name is replaced in `fairseq.trainer`, from which the commands import it, and in a command
+    that is imported already (``__main__`` if it was started by ``python -m``).
+    """
+    for name in ("fairseq.trainer", "fairseq_cli.train", "__main__"):
+        module = sys.modules.get(name)
+        if getattr(module, "Trainer", None) is Trainer:
+            module.Trainer = VaswaniTrainer
+    preemption.listen()  # the process that starts the workers never makes a trainer
