@@ -122,6 +122,7 @@ def test_under_fp16_optimizer_the_masters_follow_the_algorithm(bf16_config):
         np.testing.assert_allclose(master.detach().numpy(), theta, atol=1e-5, rtol=0)
         assert parameter.detach().equal(master.detach().bfloat16())
     assert np.abs(expected[-1] - expected[0]).max() > 0.01
+    assert optimizer.supports_flat_params  # --fp16 flattens, --bf16 doesn't
 
 
 def test_resumes_on_another_device_from_older_checkpoints_too(bf16_config):

@@ -88,8 +88,8 @@ def test_a_resumed_schedule_goes_on_exactly():
 def test_the_end_of_an_epoch_changes_no_rate():
     schedule = make_schedule()
     rate = schedule.step_update(12)
-    assert schedule.step(1, 3.0) == rate == rate_of(schedule)
-    assert schedule.best == 3.0
+    schedule.step(1, 3.0)
+    assert rate == rate_of(schedule)
 
 
 def test_a_model_without_width_gets_the_bases_and_a_warning(caplog):

@@ -33,6 +33,8 @@ class VaswaniAdamConfig(FairseqDataclass):
 class ResumedAdamW(torch.optim.AdamW):
     """AdamW that goes on with this run's settings; of a checkpoint's only the rate is loaded."""
 
+    supports_flat_params = True  # one tensor may hold all parameters, as with --fp16
+
     def load_state_dict(self, state_dict: dict) -> None:
         """Load moments, step counts and learning rates.
 
@@ -66,11 +68,6 @@ class VaswaniAdam(FairseqOptimizer):
             self._optimizer = ResumedAdamW(params, fused=True, **settings)
         except ValueError as error:
             raise UserError(f"--adam-betas, --adam-eps, --weight-decay: {error}") from error
-
-    @property
-    def supports_flat_params(self) -> bool:
-        """One flat tensor may hold all parameters, as with --fp16."""
-        return True
 
     @property
     def optimizer_config(self) -> dict:

@@ -20,11 +20,6 @@ BASE_WIDTH = 512
 class ScheduleOfUpdates(FairseqLRScheduler):
     """What our schedulers share: the rate depends on the number of updates alone."""
 
-    def step(self, epoch: int, val_loss: float | None = None) -> float:
-        """Note the validation loss; an epoch's end does not change the rate."""
-        super().step(epoch, val_loss)
-        return self.optimizer.get_lr()
-
     def load_state_dict(self, state_dict: dict) -> None:
         """Continue from a checkpoint's state.
 

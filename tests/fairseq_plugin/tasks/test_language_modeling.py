@@ -198,7 +198,6 @@ def test_loss_and_evaluation_are_over_the_summaries_alone(summaries, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--tokens-per-sample", "0"), "--tokens-per-sample is 0; it must be at least 1"),
         (("--loss-after", "<sep>"), "--loss-after <sep> .* give --sample-break-mode eos"),
         (
             ("--sample-break-mode", "eos", "--loss-after", "qwertz"),

@@ -27,12 +27,18 @@ from vaswani_plugin.modules.transformer import Stack
 
 IncrementalState = dict[str, dict[str, Tensor]]
 """The cache of `modules.transformer` under fairseq's name."""
+EncoderOut = dict[str, list[Tensor]]
+"""The output of an encoder, by name."""
+BATCH_SECOND = ("encoder_out", "encoder_states", "state")
+"""Entries of an encoder's output whose batch is the second axis."""
 LANGUAGE_MODEL = "vaswani_lm"
 """The names of our language models begin with it."""
 
 
 class SourceEncoder(FairseqEncoder):
     """Base class that adds fairseq's interface to an encoder of `modules`, before it in the bases.
+
+    Its output is a dictionary of lists of tensors; `build_model` sets the attributes.
 
     Attributes:
         max_source_positions: longest source in tokens, the end-of-sentence token included.
@@ -41,7 +47,14 @@ class SourceEncoder(FairseqEncoder):
     max_source_positions: int
 
     def __init__(self) -> None:
-        super().__init__(dictionary=None)  # set by the model
+        super().__init__(dictionary=None)
+
+    def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
+        """Select the sentences `new_order` (B',) of the batch; an index may occur repeatedly."""
+        return {
+            name: [x.index_select(int(name in BATCH_SECOND), new_order) for x in tensors]
+            for name, tensors in encoder_out.items()
+        }
 
     def max_positions(self) -> int:
         """Longest source in tokens, the end-of-sentence token included."""
@@ -57,11 +70,13 @@ class CausalDecoder(FairseqIncrementalDecoder):
         max_target_positions: longest sequence in tokens, the end-of-sentence token included.
         trains_right_padded: whether training batches are padded on the right only.
         weights_are_final: whether the weights no longer change.
+        batch_axis: of the tensors in a cache.
     """
 
     max_target_positions: int
     trains_right_padded: bool = False
     weights_are_final: bool = False
+    batch_axis: int = 0
 
     def __init__(self) -> None:
         super().__init__(dictionary=None)
@@ -88,7 +103,7 @@ class CausalDecoder(FairseqIncrementalDecoder):
         """Reorder the rows of every cache in place: the new row i is the old `new_order[i]`."""
         for cache in incremental_state.values():
             for name, tensor in cache.items():
-                cache[name] = tensor.index_select(0, new_order)
+                cache[name] = tensor.index_select(self.batch_axis, new_order)
 
     def max_positions(self) -> int:
         """Longest sequence in tokens, the end-of-sentence token included."""

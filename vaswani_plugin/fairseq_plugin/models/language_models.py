@@ -3,7 +3,6 @@
 Axes: B batch, T tokens, D d_model, H heads, V vocabulary.
 """
 
-import argparse
 import sys
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -20,7 +19,6 @@ from vaswani_plugin.fairseq_plugin.configurations import (
     configuration_of,
     text_positions,
 )
-from vaswani_plugin.fairseq_plugin.defaults import CLIPPING, VALUES_OF_MODELS
 from vaswani_plugin.fairseq_plugin.models._common import (
     CausalDecoder,
     IncrementalState,
@@ -193,12 +191,6 @@ class LSTMLanguageDecoder(RecurrentLanguageModel, TextDecoder):
 @register_model("vaswani_lm_lstm", dataclass=RecurrentLanguageModelConfig)
 class LSTMLanguageModel(TextModel):
     """The model of `--arch vaswani_lm_lstm`."""
-
-    @classmethod
-    def add_args(cls, parser: argparse.ArgumentParser) -> None:
-        """Add the model's flags, with its limit of the gradient's norm as the default."""
-        super().add_args(parser)
-        parser.set_defaults(clip_norm=VALUES_OF_MODELS["vaswani_lm_lstm"][CLIPPING])
 
     @staticmethod
     def build_decoder(cfg: RecurrentLanguageModelConfig, dictionary: Dictionary) -> TextDecoder:

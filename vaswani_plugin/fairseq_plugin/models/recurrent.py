@@ -8,7 +8,6 @@ too.) `vaswani_attention_lstm` has a stacked bidirectional encoder and a decoder
 Axes: B batch, S source length, T target length, D d_model, N layers, V vocabulary.
 """
 
-import argparse
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,9 +21,10 @@ from vaswani_plugin.fairseq_plugin.configurations import (
     Seq2SeqLSTMConfig,
     configuration_of,
 )
-from vaswani_plugin.fairseq_plugin.defaults import CLIPPING, VALUES_OF_MODELS
 from vaswani_plugin.fairseq_plugin.models._common import (
     CausalDecoder,
+    EncoderOut,
+    IncrementalState,
     ProjectedLoss,
     SourceEncoder,
     pads_right,
@@ -56,7 +56,7 @@ class LSTMEncoder(SourceReader, SourceEncoder):
         src_tokens: Tensor,
         src_lengths: Tensor | None = None,
         known_lengths: np.ndarray | None = None,
-    ) -> dict[str, list[Tensor]]:
+    ) -> EncoderOut:
         """Encode a batch; see `VaswaniEncoder.forward`. Without `known_lengths` the host waits.
 
         The output also has `state` [h, c], each (N, B, D): the final states of each sentence.
@@ -69,26 +69,17 @@ class LSTMEncoder(SourceReader, SourceEncoder):
             "state": list(memory.final),
         }
 
-    def reorder_encoder_out(
-        self, encoder_out: dict[str, list[Tensor]], new_order: Tensor
-    ) -> dict[str, list[Tensor]]:
-        """Select the sentences `new_order` (B',) of the batch; an index may occur repeatedly."""
-        padding = encoder_out["encoder_padding_mask"]
-        return {
-            "encoder_out": [x.index_select(1, new_order) for x in encoder_out["encoder_out"]],
-            "encoder_padding_mask": [x.index_select(0, new_order) for x in padding],
-            "state": [x.index_select(1, new_order) for x in encoder_out["state"]],
-        }
-
 
 class LSTMDecoder(TargetReader, CausalDecoder):
     """`modules.recurrent.TargetReader` as fairseq's models expect it."""
 
+    batch_axis = 1
+
     def forward(
         self,
         prev_output_tokens: Tensor,
-        encoder_out: dict[str, list[Tensor]],
-        incremental_state: dict[str, dict[str, Tensor]] | None = None,
+        encoder_out: EncoderOut,
+        incremental_state: IncrementalState | None = None,
         features_only: bool = False,
         src_lengths: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
@@ -122,14 +113,6 @@ class LSTMDecoder(TargetReader, CausalDecoder):
         """The attention to the source, or None; fairseq's LSTM has it under the same name."""
         return self.layers.attention
 
-    def reorder_incremental_state(
-        self, incremental_state: dict[str, dict[str, Tensor]], new_order: Tensor
-    ) -> None:
-        """Reorder the rows of the state in place: the new row i is the old `new_order[i]`."""
-        cache = incremental_state.get(CACHE, {})
-        for name, tensor in cache.items():
-            cache[name] = tensor.index_select(1, new_order)
-
 
 class RecurrentModel(ProjectedLoss, FairseqEncoderDecoderModel):
     """An LSTM encoder and an LSTM decoder; a subclass says which.
@@ -141,12 +124,6 @@ class RecurrentModel(ProjectedLoss, FairseqEncoderDecoderModel):
     takes_known_lengths = True
 
     configuration: ClassVar[type[RecurrentConfiguration]]
-
-    @classmethod
-    def add_args(cls, parser: argparse.ArgumentParser) -> None:
-        """Add the model's flags, with its limit of the gradient's norm as the default."""
-        super().add_args(parser)
-        parser.set_defaults(clip_norm=VALUES_OF_MODELS["vaswani_seq2seq_lstm"][CLIPPING])
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "RecurrentModel":

@@ -15,6 +15,7 @@ from torch import Tensor
 from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig, configuration_of
 from vaswani_plugin.fairseq_plugin.models._common import (
     CausalDecoder,
+    EncoderOut,
     IncrementalState,
     ProjectedLoss,
     SourceEncoder,
@@ -26,11 +27,6 @@ from vaswani_plugin.model.architectures import ARCHITECTURES, PARSERS
 from vaswani_plugin.model.build import accelerated, build, require_positions
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.transformer import Decoder, Encoder, Memory, cached_positions
-
-EncoderOut = dict[str, list[Tensor]]
-"""The output of `VaswaniEncoder`, by name."""
-SEQUENCE_FIRST = ("encoder_out", "encoder_states")
-"""Entries of the encoder's output whose batch is the second axis."""
 
 
 class VaswaniEncoder(Encoder, SourceEncoder):
@@ -70,13 +66,6 @@ class VaswaniEncoder(Encoder, SourceEncoder):
             "encoder_padding_mask": [src_tokens.eq(self.padding_idx)] if is_padded else [],
             "src_tokens": [src_tokens],
             "encoder_states": [x.transpose(0, 1) for x in states],
-        }
-
-    def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
-        """Select the sentences `new_order` (B',) of the batch; an index may occur repeatedly."""
-        return {
-            name: [x.index_select(int(name in SEQUENCE_FIRST), new_order) for x in tensors]
-            for name, tensors in encoder_out.items()
         }
 
 
@@ -216,17 +205,6 @@ class VaswaniTransformer(ProjectedLoss, FairseqEncoderDecoderModel):
             alignment_layer=alignment_layer,
             return_all_hiddens=return_all_hiddens,
         )
-
-    def extract_features(
-        self,
-        src_tokens: Tensor,
-        src_lengths: Tensor | None,
-        prev_output_tokens: Tensor,
-        **options,
-    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
-        """`forward` without the projection: features (B, T, D), and the dictionary."""
-        encoder_out = self.encoder(src_tokens, src_lengths)
-        return self.decoder.extract_features(prev_output_tokens, encoder_out, **options)
 
 
 register_rows("vaswani_transformer", VaswaniTransformerConfig, (*ARCHITECTURES, *PARSERS))

@@ -17,7 +17,7 @@ from fairseq import options
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from vaswani_plugin.errors import UserError, message_line, wants_traceback
-from vaswani_plugin.fairseq_plugin.defaults import task_of
+from vaswani_plugin.fairseq_plugin.defaults import CLIPPING, task_of, values_of
 from vaswani_plugin.fairseq_plugin.patches._patching import patch
 
 FAIRSEQ = Path(fairseq.__file__).resolve().parent
@@ -125,7 +125,8 @@ def complete_command_lines() -> None:
     """``--arch vaswani_base --real-tokens 3125`` has "unrecognized arguments"; ``--bf16`` fails.
 
     The flags of our tasks are unknown unless ``--task`` is given; fairseq's default is its own
-    translation task. Now the task of an architecture of ours is the default in fairseq-train.
+    translation task. Now the task of an architecture of ours is the default in fairseq-train, and
+    so is the limit of the gradient's norm.
 
     With ``--bf16`` fairseq assumes a TPU, and ends in "'NoneType' object has no attribute
     'xla_device'". CPUs and GPUs have bfloat16, too: now the run stays on its device unless
@@ -151,7 +152,7 @@ def complete_command_lines() -> None:
             arch = probe.parse_known_args(arguments)[0].arch
             task = task_of(arch)
             if task is not None:
-                parser.set_defaults(task=task)
+                parser.set_defaults(task=task, clip_norm=values_of(task, arch)[CLIPPING])
             asked = [argument for argument in arguments if argument in ("-h", "--help")]
             if asked and arch in ARCH_MODEL_REGISTRY:
                 rest = [argument for argument in arguments if argument not in asked] + ["DATA"]

@@ -8,42 +8,18 @@ Axes: B sentences, S source positions, T target positions, N tokens of all sente
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from fairseq.data import LanguagePairDataset, data_utils
 from fairseq.data.indexed_dataset import MMapIndexedDataset
-from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 
 TOLERANCE = 0.005
 MOST_TRIES = 8
-
-
-@dataclass
-class PairsConfig(FairseqDataclass):
-    """The flags of the tasks that learn from pairs."""
-
-    batch_order: ChoiceEnum(["fairseq", "longer-side"]) = field(
-        default="fairseq",
-        metadata={
-            "help": "which pairs share a batch in training: neighbours by the length of the "
-            "source, then of the target (fairseq), or by the longer side, then by the other one, "
-            "up and down in turn (longer-side: the fullest batches)"
-        },
-    )
-    real_tokens: int = field(
-        default=0,
-        metadata={
-            "help": "lower --max-tokens until training batches hold on average as many real tokens "
-            "a side, source and target averaged, padding left out (the paper: 25,000 an update, so "
-            "3125 with 8 batches to an update); 0 leaves --max-tokens as it is"
-        },
-    )
 
 
 class SentencePairs(LanguagePairDataset):

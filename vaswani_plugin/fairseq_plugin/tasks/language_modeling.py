@@ -85,12 +85,8 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, DictionaryDigests, LanguageMode
         """Load the dictionary, and check the flags.
 
         Raises:
-            UserError: when --tokens-per-sample is below 1, or --loss-after can't be done.
+            UserError: when --loss-after can't be done.
         """
-        if args.tokens_per_sample < 1:
-            raise UserError(
-                f"--tokens-per-sample is {args.tokens_per_sample}; it must be at least 1"
-            )
         task = super().setup_task(args, **kwargs)
         symbol = args.loss_after
         if symbol is not None:

@@ -23,7 +23,6 @@ from vaswani_plugin.fairseq_plugin.tasks._common import (
     TextDictionary,
 )
 from vaswani_plugin.fairseq_plugin.tasks._pairs import (
-    PairsConfig,
     SentencePairs,
     fitting_max_tokens,
     indices_in_training,
@@ -38,7 +37,7 @@ BEYOND_OUR_SEARCH = {"constraints": False, "match_source_len": False, "diversity
 
 
 @dataclass
-class VaswaniTranslationConfig(TranslationConfig, PairsConfig):
+class VaswaniTranslationConfig(TranslationConfig):
     """fairseq's translation task, the choice of the length penalty, and batches."""
 
     length_penalty: ChoiceEnum(["paper", "fairseq"]) = field(
@@ -46,6 +45,22 @@ class VaswaniTranslationConfig(TranslationConfig, PairsConfig):
         metadata={
             "help": "what --lenpen is the exponent of: ((5 + |Y|)/6) with the authors' stopping "
             "rule (paper), or |Y| with fairseq's own search (fairseq)"
+        },
+    )
+    batch_order: ChoiceEnum(["fairseq", "longer-side"]) = field(
+        default="fairseq",
+        metadata={
+            "help": "which pairs share a batch in training: neighbours by the length of the "
+            "source, then of the target (fairseq), or by the longer side, then by the other one, "
+            "up and down in turn (longer-side: the fullest batches)"
+        },
+    )
+    real_tokens: int = field(
+        default=0,
+        metadata={
+            "help": "lower --max-tokens until training batches hold on average as many real tokens "
+            "a side, source and target averaged, padding left out (the paper: 25,000 an update, so "
+            "3125 with 8 batches to an update); 0 leaves --max-tokens as it is"
         },
     )
     decoding_is_complete: bool = field(default=False, metadata={"help": argparse.SUPPRESS})
