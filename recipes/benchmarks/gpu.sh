@@ -28,7 +28,7 @@ else
   memory=$(python -c 'import torch as t; print(t.cuda.is_available() and t.cuda.mem_get_info()[1] >> 20)')
   [[ $memory != False ]] || die 1 'PyTorch finds no GPU on this machine; --cpu rehearses'
   sizes=(base big) arch=vaswani_base rows=37000 seconds=400
-  training=(--device gpu --precision bf16 --max-tokens $((memory > 60000 ? 25000 : 4096)) --updates 60 --repetitions 2)
+  training=(--device gpu --precision bf16 --max-tokens $((memory > 60000 ? 25000 : 4096)) --updates 30 --repetitions 2)
   decoding=(--sentences 2000 --gpu)
 fi
 mkdir -p "$work" && work=$(cd "$work" && pwd -P)
@@ -50,9 +50,8 @@ part() { # NAME COMMAND...: what it prints goes into the report, or how it faile
 printf '# Report of gpu.sh\n' >"$report"
 part training python "$benchmarks/training.py" --sizes "${sizes[@]}" --vocabulary $rows --work "$work/training" "${training[@]}"
 data=$work/training/synthetic-$rows/data-bin model=$work/hardly-trained-$arch # for outputs of the same length, one update will do
-part checkpoint fairseq-train "$data" --user-dir "$VASWANI_ROOT/vaswani_plugin" --arch $arch --positions sinusoidal-fairseq \
-  --max-tokens 400 --max-update 1 --seed 1 --num-workers 0 --disable-validation --no-epoch-checkpoints --save-dir "$model" \
-  --log-format none --no-progress-bar $cpu
+part checkpoint env LOGLEVEL=WARNING fairseq-train "$data" --user-dir "$VASWANI_ROOT/vaswani_plugin" --arch $arch --positions sinusoidal-fairseq \
+  --max-tokens 400 --max-update 1 --seed 1 --num-workers 0 --disable-validation --no-epoch-checkpoints --save-dir "$model" --no-progress-bar $cpu
 part decoding python "$benchmarks/decoding.py" --alone --data-bin "$data" --model "$model/checkpoint_last.pt" \
   --work "$work/decoding" --output-length 28 --repetitions 1 "${decoding[@]}"
 part tests python -m pytest -q -rs -m gpu -p no:cacheprovider -n 4 "$VASWANI_ROOT/tests/gpu"

@@ -107,10 +107,10 @@ class _Gradients:
     def logits(self, x: Tensor) -> Tensor:
         """Compute the logits of a chunk, (R, D) -> (R, V); the next call reuses the memory."""
         if takes_onednn(x):
-            return product(x, self.weight).to(self.dtype)
+            return product(x, self.weight)
         if self.room is None:
             self.room = x.new_empty(len(x), len(self.weight))
-        return product(x, self.weight, out=self.room[: len(x)]).to(self.dtype)
+        return product(x, self.weight, out=self.room[: len(x)])
 
     def add(self, chunk: slice, of_logits: Tensor) -> None:
         """Add a chunk's part of both gradients, given the gradient of its logits (R, V)."""
@@ -155,12 +155,16 @@ class _FusedLoss(torch.autograd.Function):
             x, gold_index = features[chunk], target[chunk, None]
             counts = True if real is None else real[chunk, None]
             logits = gradients.logits(x)
+            if real is None:  # on a CPU; a GPU's functions read bfloat16 and compute in float32
+                logits = logits.to(gradients.dtype)
             if count_correct:
                 correct += (logits.argmax(dim=-1, keepdim=True).eq(gold_index) & counts).sum()
-            gold, highest = logits.gather(-1, gold_index), logits.amax(-1, keepdim=True)
+            gold = logits.gather(-1, gold_index).to(gradients.dtype)
+            highest = logits.amax(-1, keepdim=True).to(gradients.dtype)
             others = (x.to(gold.dtype) @ weight_sum)[:, None] - gold
             # on a CPU, whose softmax allows it, in place: the logits' memory is in the cache
-            probabilities = torch.softmax(logits, dim=-1, out=logits if real is None else None)
+            room = logits if real is None else None
+            probabilities = torch.softmax(logits, dim=-1, dtype=gold.dtype, out=room)
             # lse = log sum_j exp z_j, from the likeliest token: its probability can't underflow
             lse = highest - probabilities.amax(-1, keepdim=True).log()
             loss += (counts * (lse - gold_weight * gold - other_weight * others)).sum()
