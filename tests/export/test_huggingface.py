@@ -150,7 +150,7 @@ def test_generate_finds_what_our_search_finds(exported):
     limit = {"max_len_a": 0, "max_len_b": LIMIT}
     options = SearchOptions(beam=4, lenpen=1.0, length_penalty="fairseq", **limit)
     search = Search([TransformerModel(ours.model)], ours.target, options)
-    expected = [found[0]["tokens"].tolist() for found in search.run(sources)]
+    expected = [found[0].tokens.tolist() for found in search.run(sources)]
     generated = model.generate(
         input_ids=sources,
         attention_mask=torch.ones_like(sources),

@@ -77,7 +77,8 @@ def search_of_fairseqs(models: list, dictionary) -> list[list[dict]]:
 
 def search(models: list, dictionary) -> list[list[dict]]:
     rows = make_batch(len(dictionary))["net_input"]["src_tokens"]
-    return Search([TransformerModel(model) for model in models], dictionary, OPTIONS).run(rows)
+    found = Search([TransformerModel(model) for model in models], dictionary, OPTIONS).run(rows)
+    return [[hypothesis._asdict() for hypothesis in hypotheses] for hypotheses in found]
 
 
 def require_same(found: list[list[dict]], expected: list[list[dict]]) -> None:

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.model.build import packing
-from vaswani_plugin.search.finished import Hypothesis
 from vaswani_plugin.search.models import Beams, Dictionary, RowBeams, Sources, Start
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
@@ -54,7 +53,7 @@ class BeamSearchGenerator(Search):
         prefix_tokens: Tensor | None = None,
         constraints: None = None,
         bos_token: int | None = None,
-    ) -> list[list[Hypothesis]]:
+    ) -> list[list[dict[str, Any]]]:
         """Translate a batch.
 
         Args:
@@ -65,7 +64,8 @@ class BeamSearchGenerator(Search):
             bos_token: number of the token before the first one; default: end of sentence.
 
         Returns:
-            The hypotheses of each sentence; see `Search.run`.
+            The hypotheses of each sentence as fairseq's dictionaries; their keys are the fields of
+            `search.finished.Found`.
 
         Raises:
             UserError: see `Search.run`.
@@ -74,7 +74,8 @@ class BeamSearchGenerator(Search):
             raise UserError("constraints: our search has none; take fairseq's own generator")
         inputs = dict(sample["net_input"])
         inputs.pop("prev_output_tokens", None)
-        return self.run(inputs.pop("src_tokens"), inputs, prefix_tokens, bos_token)
+        found = self.run(inputs.pop("src_tokens"), inputs, prefix_tokens, bos_token)
+        return [[hypothesis._asdict() for hypothesis in hypotheses] for hypotheses in found]
 
 
 class FairseqModel:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.constraints import Constraint, Step
+from vaswani_plugin.search.finished import Found
 from vaswani_plugin.search.models import padded
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
@@ -203,14 +204,11 @@ def complete(
     ]
 
 
-def _continuation(
-    hypothesis: dict[str, Tensor], limit: int, dictionary: Dictionary
-) -> Continuation:
-    tokens = tuple(dictionary[token] for token in hypothesis["tokens"].tolist()[:-1])
-    log_p = tuple(hypothesis["positional_scores"].tolist())
+def _continuation(found: Found, limit: int, dictionary: Dictionary) -> Continuation:
+    tokens = tuple(dictionary[token] for token in found.tokens.tolist()[:-1])
+    log_p = tuple(found.positional_scores.tolist())
     ended = len(tokens) < limit
-    score = float(hypothesis["score"])
-    return Continuation("", score, tokens, log_p if ended else log_p[:-1], ended)
+    return Continuation("", float(found.score), tokens, log_p if ended else log_p[:-1], ended)
 
 
 def _unscored_end_at_limit(limits: list[int], stop: int, device: torch.device) -> Constraint:

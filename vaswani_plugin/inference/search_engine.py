@@ -18,6 +18,7 @@ from vaswani_plugin.inference.texts import Hypothesis, Tokens
 from vaswani_plugin.model.configuration import RecurrentConfiguration
 from vaswani_plugin.modules.transformer import EncoderDecoder
 from vaswani_plugin.search.constraints import StartTracking
+from vaswani_plugin.search.finished import Found
 from vaswani_plugin.search.models import PairModel, RecurrentModel, TransformerModel, padded
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
@@ -91,13 +92,13 @@ class SearchEngine:
             ) from error
         return [list(map(self._decoded, hypotheses)) for hypotheses in found]
 
-    def _decoded(self, found: dict[str, Tensor]) -> Hypothesis:
+    def _decoded(self, found: Found) -> Hypothesis:
         return Hypothesis(
             text="",
-            tokens=tuple(self.target.string(found["tokens"].tolist()).split()),
-            score=float(found["score"]),
-            token_scores=tuple(found["positional_scores"].float().tolist()),
-            alignment=tuple((int(s), int(t)) for s, t in found["alignment"]),
+            tokens=tuple(self.target.string(found.tokens.tolist()).split()),
+            score=float(found.score),
+            token_scores=tuple(found.positional_scores.float().tolist()),
+            alignment=tuple((int(s), int(t)) for s, t in found.alignment),
         )
 
     @torch.no_grad()

@@ -25,8 +25,8 @@ from vaswani_plugin.search.constraints import (
 from vaswani_plugin.search.finished import (
     FairseqRules,
     FinishedHypotheses,
+    Found,
     Histories,
-    Hypothesis,
     PaperRules,
 )
 from vaswani_plugin.search.models import Ensemble, all_rows
@@ -86,10 +86,10 @@ class BeamSearch:
         self.open: Histories | None = None  # of B G searches
         self.finished: FinishedHypotheses | None = None
         self.any_finished = False
-        self.results: list[list[Hypothesis]] = [[] for _ in limits]
+        self.results: list[list[Found]] = [[] for _ in limits]
 
-    def run(self) -> list[list[Hypothesis]]:
-        """The hypotheses of each sentence as fairseq's dictionaries, the best score first.
+    def run(self) -> list[list[Found]]:
+        """The hypotheses of each sentence, the best score first.
 
         Raises:
             UserError: a model's output is not a number, or the constraints leave a sentence without
@@ -246,4 +246,4 @@ class BeamSearch:
                     "no output of a sentence meets all constraints; take some back (no repeated "
                     "n-grams, a prefix, allowed tokens, a least length)"
                 )
-            self.results[sentence] = sorted(own, key=lambda h: -h["score"].item())
+            self.results[sentence] = sorted(own, key=lambda h: -h.score.item())

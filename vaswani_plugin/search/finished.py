@@ -7,7 +7,7 @@ each, T tokens, S source length.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -16,9 +16,25 @@ from torch import Tensor
 from vaswani_plugin.modules.length_penalty import length_penalty
 from vaswani_plugin.search.models import chosen_rows
 
-Hypothesis = dict[str, Tensor]
-
 _EMPTY = torch.empty(0, device="cpu")
+
+
+class Found(NamedTuple):
+    """A hypothesis that a search returns, on the CPU.
+
+    Attributes:
+        tokens: with the end of sentence, (T,).
+        score: log P / length penalty; all logarithms are natural.
+        attention: to the source, (S, T); empty where none is wanted.
+        alignment: see `search.hard_alignment` and `soft_alignment`; empty unless asked for.
+        positional_scores: log P of each token, (T,).
+    """
+
+    tokens: Tensor
+    score: Tensor
+    attention: Tensor
+    alignment: Any
+    positional_scores: Tensor
 
 
 class PaperRules:
@@ -185,8 +201,8 @@ class FinishedHypotheses:
             setattr(self, name, getattr(self, name).index_select(0, searches))
         self.histories = self.histories.of(searches)
 
-    def hypotheses(self, searches: Tensor) -> list[list[Hypothesis]]:
-        """Return fairseq's dictionaries of some searches, (B',), best scores first."""
+    def hypotheses(self, searches: Tensor) -> list[list[Found]]:
+        """Return the hypotheses of some searches, (B',), best scores first."""
         tokens, log_p, attention = self.histories.of(searches)
         positional = log_p.diff(dim=2, prepend=torch.zeros_like(log_p[:, :, :1])).cpu()
         tokens, attention = tokens.cpu(), None if attention is None else attention.cpu()
@@ -199,14 +215,8 @@ class FinishedHypotheses:
                 if rank == -math.inf:
                     continue
                 here = row, place, slice(lengths[row][place])
-                found.append(
-                    {
-                        "tokens": tokens[here].clone(),
-                        "score": score[row, place],
-                        "attention": _EMPTY if attention is None else attention[here].T.clone(),
-                        "alignment": _EMPTY,
-                        "positional_scores": positional[here].clone(),
-                    }
-                )
-            results.append(sorted(found, key=lambda hypothesis: -hypothesis["score"].item()))
+                seen = _EMPTY if attention is None else attention[here].T.clone()
+                own = tokens[here].clone(), score[row, place], seen, _EMPTY
+                found.append(Found(*own, positional[here].clone()))
+            results.append(sorted(found, key=lambda hypothesis: -hypothesis.score.item()))
         return results

@@ -35,7 +35,7 @@ from vaswani_plugin.search.constraints import (
     block_repeats,
     forbid,
 )
-from vaswani_plugin.search.finished import FairseqRules, Hypothesis, PaperRules
+from vaswani_plugin.search.finished import FairseqRules, Found, PaperRules
 from vaswani_plugin.search.models import (
     Dictionary,
     Ensemble,
@@ -131,7 +131,7 @@ class Search:
         prefix: Tensor | None = None,
         start: int | None = None,
         prompts: tuple[list[int], np.ndarray] | None = None,
-    ) -> list[list[Hypothesis]]:
+    ) -> list[list[Found]]:
         """Search the outputs of a batch.
 
         Args:
@@ -143,9 +143,7 @@ class Search:
                 their lengths (B,).
 
         Returns:
-            For each sentence at most W hypotheses, the best score first: `tokens` (T,) with the
-            end of sentence, `score` and `positional_scores` (T,) in natural logarithms,
-            `attention` (S, T) and `alignment`, which are empty unless asked for.
+            For each sentence at most W hypotheses, the best score first.
 
         Raises:
             UserError: when a source is empty or too long, the limits or the constraints contradict
@@ -163,7 +161,7 @@ class Search:
             if not (self.options.sampling or self.more):
                 shares = split_among_threads(len(limits))
         trackers = [track(sources, limits) for track in self.start_tracking]
-        results: list[list[Hypothesis]] = [[] for _ in limits]
+        results: list[list[Found]] = [[] for _ in limits]
         first = self.eos if start is None else start
 
         def search(share: slice) -> None:
@@ -177,7 +175,8 @@ class Search:
         with threads_inside(len(limits) * self.options.beam * self.decoder_weights):
             run_in_threads(search, shares)
         if self.options.print_alignment:
-            self._align(results, sources.cpu())
+            pairs = zip(results, sources.cpu(), strict=True)
+            return [[self._aligned(one, source) for one in found] for found, source in pairs]
         return results
 
     def _search(
@@ -188,7 +187,7 @@ class Search:
         limits: list[int],
         first: int,
         trackers: list[Tracker],
-    ) -> list[list[Hypothesis]]:
+    ) -> list[list[Found]]:
         options = self.options
         groups = options.beam if options.sampling else max(options.diverse_beam_groups, 1)
         wanted = options.print_alignment is not None
@@ -275,14 +274,11 @@ class Search:
                 )
         return limits, known_lengths
 
-    def _align(self, results: list[list[Hypothesis]], sources: Tensor) -> None:
-        is_soft = self.options.print_alignment == "soft"
-        for source, hypotheses in zip(sources, results, strict=True):
-            for hypothesis in hypotheses:
-                given = hypothesis["attention"].T, source, hypothesis["tokens"], self.pad
-                hypothesis["alignment"] = (
-                    soft_alignment(*given) if is_soft else hard_alignment(*given, self.eos)
-                )
+    def _aligned(self, found: Found, source: Tensor) -> Found:
+        given = found.attention.T, source, found.tokens, self.pad
+        if self.options.print_alignment == "soft":
+            return found._replace(alignment=soft_alignment(*given))
+        return found._replace(alignment=hard_alignment(*given, self.eos))
 
 
 def split_among_threads(sentences: int) -> list[slice]:
