@@ -51,14 +51,14 @@ def import_ctranslate2() -> ModuleType:
     CTranslate2 reads the variable when it is imported.
 
     Raises:
-        ValueError: it isn't installed.
+        UserError: it isn't installed.
     """
     if "avx2" in instructions() and not has_vnni():
         os.environ.setdefault("CT2_USE_MKL", "1")
     try:
         import ctranslate2
     except ImportError as error:
-        raise ValueError(
+        raise UserError(
             f"CTranslate2 is not installed ({error}): pip install ctranslate2"
         ) from error
     module: ModuleType = ctranslate2
@@ -77,7 +77,7 @@ class CTranslate2Engine:
     stored; 0 threads leave their number to CTranslate2.
 
     Raises:
-        ValueError: CTranslate2 is missing, or the folder holds no model of ours.
+        UserError: CTranslate2 is missing, or the folder holds no model of ours.
         OSError: its config.json can't be read.
     """
 
@@ -96,7 +96,7 @@ class CTranslate2Engine:
                     intra_threads=threads,
                 )
             except (RuntimeError, ValueError) as error:
-                raise ValueError(f"{folder}: CTranslate2 can't load it: {error}") from error
+                raise UserError(f"{folder}: CTranslate2 can't load it: {error}") from error
 
         self.translator = load(compute_type)
         in_bytes = kind == "cpu" and self.translator.compute_type.startswith("int8")

@@ -45,12 +45,12 @@ def import_onnxruntime() -> ModuleType:
     """Import onnxruntime, an optional dependency.
 
     Raises:
-        ValueError: it isn't installed.
+        UserError: it isn't installed.
     """
     try:
         import onnxruntime
     except ImportError as error:
-        raise ValueError(
+        raise UserError(
             f"onnxruntime is not installed ({error}): pip install onnx onnxruntime"
         ) from error
     module: ModuleType = onnxruntime
@@ -63,7 +63,7 @@ class Graph:
     def __init__(self, path: Path, threads: int) -> None:
         onnxruntime = import_onnxruntime()
         if not path.is_file():
-            raise ValueError(f"{path.parent} holds no {path.name}: {made_by('onnx')}")
+            raise UserError(f"{path.parent} holds no {path.name}: {made_by('onnx')}")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 4  # errors are raised
@@ -73,7 +73,7 @@ class Graph:
             )
         except Exception as error:  # its classes have no public base
             first = str(error).split("\n")[0]
-            raise ValueError(f"{path}: onnxruntime can't load it: {first}") from error
+            raise UserError(f"{path}: onnxruntime can't load it: {first}") from error
         self.inputs = [entry.name for entry in self.session.get_inputs()]
         self.outputs = [entry.name for entry in self.session.get_outputs()]
 
@@ -189,7 +189,7 @@ class OnnxEngine(SearchEngine):
     """Our `Engine` over onnxruntime: all options of our search, on the CPU.
 
     Raises:
-        ValueError: onnxruntime is missing, or the folder holds no export of ours.
+        UserError: onnxruntime is missing, or the folder holds no export of ours.
         OSError: a file can't be read.
     """
 
