@@ -1,84 +1,91 @@
-"""Incremental decoding equals the full forward pass, position by position."""
+"""Incremental decoding equals the full forward pass, position by position, for every model."""
 
+import functools
 import itertools
 
 import pytest
 import torch
 from beams import EXACT, exact_model, make_parser, words_and_symbols
+from language_models import make_language_model, make_lstm_model
 from model_factory import make_task, random_batch
+from recurrent_models import KINDS, exact_recurrent
 
 LENGTHS = [(9, 10), (4, 10), (12, 10)]
+MODELS = {
+    "transformer": exact_model,
+    "transformer, window": lambda task: exact_model(task, attention_window=3),
+    "parser": lambda task: make_parser(),
+    "language model": make_language_model,
+    "language model, window": lambda task: make_language_model(task, attention_window=3),
+    "LSTM language model": make_lstm_model,
+} | {kind: lambda task, kind=kind: exact_recurrent(kind, task) for kind in KINDS}
 
 
-@pytest.fixture(scope="module")
-def task():
-    return make_task()
+PIECES = [([1] * 10, None), ([4, 1, 2, 3], "left"), ([1] * 10, "right")]
+# an LSTM's cache goes on a token at a time, and its state reads padding
+PIECES_OF_LSTMS = [([1] * 10, None), ([4, *[1] * 6], None)]
+CASES = [
+    (name, *pieces)
+    for name in MODELS
+    for pieces in (PIECES_OF_LSTMS if name in (*KINDS, "LSTM language model") else PIECES)
+]
 
 
-@pytest.fixture(params=[0, 3], ids=lambda r: f"window-{r}")
-def model(request, task):
-    return exact_model(task, attention_window=request.param)
+@functools.cache
+def make(name: str):
+    """A model, targets, and what its decoder gets beside them."""
+    task = make_task()
+    model = MODELS[name](task)
+    batch = words_and_symbols(model, LENGTHS) if name == "parser" else random_batch(task, LENGTHS)
+    given = {}
+    if hasattr(model, "encoder"):
+        given["encoder_out"] = model.encoder(batch["src_tokens"])
+    return model, batch["prev_output_tokens"], given
 
 
-@pytest.mark.parametrize("pieces", [[1] * 10, [1, 3, 1, 5]], ids=str)
-@pytest.mark.parametrize("left_pad", [False, True])
-def test_incremental_is_full(task, model, pieces, left_pad):
-    batch = random_batch(task, LENGTHS)
-    targets = batch["prev_output_tokens"]
-    if left_pad:
-        targets = targets.clone()
-        targets[1] = targets[1].roll(4)
-        targets[1, :4] = task.source_dictionary.pad()
-    encoder_out = model.encoder(batch["src_tokens"])
-    full = model.decoder(targets, encoder_out)[0]
-    real = targets.ne(task.source_dictionary.pad())
+@pytest.mark.parametrize(("name", "pieces", "padding"), CASES, ids=str)
+def test_incremental_is_full(name, pieces, padding):
+    model, targets, given = make(name)
+    targets, pad = targets.clone(), model.decoder.dictionary.pad()
+    if padding:
+        targets[1] = targets[1].roll(4 if padding == "left" else 0)
+        targets[1, slice(None, 4) if padding == "left" else slice(-4, None)] = pad
+    full, extra = model.decoder(targets, **given)
+    real, alphas = targets.ne(pad), extra["attn"][0]
     state, begin = {}, 0
     for end in itertools.accumulate(pieces):
-        piece, extra = model.decoder(targets[:, :end], encoder_out, incremental_state=state)
-        assert piece.shape[1] == end - begin
+        piece, extra = model.decoder(targets[:, :end], **given, incremental_state=state)
+        assert piece.size(1) == end - begin
         there = real[:, begin:end]
         torch.testing.assert_close(piece[there], full[:, begin:end][there], **EXACT)
-        assert extra["attn"][0].shape == (3, end - begin, batch["src_tokens"].size(1))
+        if alphas is not None:
+            found = extra["attn"][0]
+            torch.testing.assert_close(found[there], alphas[:, begin:end][there], **EXACT)
         begin = end
     assert full[real].std() > 0.1
 
 
-@pytest.mark.parametrize("order", [[1, 1, 0], [2]], ids=str)
-def test_a_reordered_cache_goes_on_as_the_reordered_batch(task, model, order):
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("order", [[2, 0, 0], [1]], ids=str)
+def test_a_reordered_cache_goes_on_as_the_reordered_batch(name, order):
     """Beams are copied and dropped, sentences leave the batch: row i becomes order[i]."""
-    batch = random_batch(task, LENGTHS)
-    targets, picked = batch["prev_output_tokens"], torch.tensor(order)
-    encoder_out = model.encoder(batch["src_tokens"])
-    state = {}
-    model.decoder(targets[:, :4], encoder_out, incremental_state=state)
-    model.decoder.reorder_incremental_state_scripting(state, picked)
-    reordered = model.encoder.reorder_encoder_out(encoder_out, picked)
-    step, _ = model.decoder(targets[picked][:, :5], reordered, incremental_state=state)
-    alone = model.encoder(batch["src_tokens"][picked])
-    expected = model.decoder(targets[picked][:, :5], alone)[0][:, -1:]
-    torch.testing.assert_close(step, expected, **EXACT)
+    model, targets, given = make(name)
+    order, state = torch.tensor(order), {}
+    model.decoder(targets[:, :4], **given, incremental_state=state)
+    model.decoder.reorder_incremental_state_scripting(state, order)
+    if given:
+        given = {"encoder_out": model.encoder.reorder_encoder_out(given["encoder_out"], order)}
+    targets = targets[order]
+    for length in (5, 6):
+        step, _ = model.decoder(targets[:, :length], **given, incremental_state=state)
+        assert step.size(1) == 1
+        expected = model.decoder(targets[:, :length], **given)[0][:, -1:]
+        torch.testing.assert_close(step, expected, **EXACT)
 
 
-@pytest.fixture(scope="module")
-def parser():
-    return make_parser()
-
-
-@pytest.mark.parametrize("pieces", [[1] * 10, [4, 6]], ids=str)
-def test_a_parser_knows_the_next_word_incrementally(parser, pieces):
-    batch = words_and_symbols(parser, LENGTHS)
-    encoder_out = parser.encoder(batch["src_tokens"])
-    full = parser.decoder(batch["prev_output_tokens"], encoder_out)[0]
-    state, begin = {}, 0
-    for end in itertools.accumulate(pieces):
-        tokens = batch["prev_output_tokens"][:, :end]
-        piece, _ = parser.decoder(tokens, encoder_out, incremental_state=state)
-        torch.testing.assert_close(piece, full[:, begin:end], **EXACT)
-        begin = end
-
-
-def test_the_next_word_is_one_more_after_each_placeholder(parser):
+def test_the_next_word_is_one_more_after_each_placeholder():
     """What a prefix's bracket becomes changes nothing but itself; a placeholder moves all."""
+    parser = make_parser()
     batch = words_and_symbols(parser, [(12, 6)])
     encoder_out = parser.encoder(batch["src_tokens"])
     tag, other_tag = (parser.decoder.dictionary.index(tag) for tag in ("DT", "NN"))

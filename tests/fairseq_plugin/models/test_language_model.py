@@ -34,32 +34,6 @@ def task():
     return make_task()
 
 
-@pytest.fixture(params=[0, 3], ids=lambda r: f"window-{r}")
-def model(request, task):
-    return make_language_model(task, attention_window=request.param)
-
-
-@pytest.mark.parametrize("pieces", [[1] * 12, [1, 3, 1, 7], [4, 8], [12]], ids=str)
-@pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
-def test_incremental_is_full(task, model, pieces, left):
-    dictionary = task.source_dictionary
-    batch = padded(random_texts(dictionary, [9, 4, 12]), dictionary.pad(), left)
-    full, _ = model(batch)
-    state, begin = {}, 0
-    for end in itertools.accumulate(pieces):
-        piece, _ = model.decoder(batch[:, :end], incremental_state=state)
-        real = batch[:, begin:end].ne(dictionary.pad())
-        torch.testing.assert_close(piece[real], full[:, begin:end][real], **EXACT)
-        begin = end
-    order = torch.tensor([2, 0])
-    model.decoder.reorder_incremental_state_scripting(state, order)
-    torch.testing.assert_close(
-        model.decoder(torch.cat((batch, batch[:, :1]), 1)[order], incremental_state=state)[0],
-        model(torch.cat((batch, batch[:, :1]), 1)[order])[0][:, -1:],
-        **EXACT,
-    )
-
-
 def test_too_long_a_text_is_refused_with_the_remedy(task):
     model = make_language_model(task, tokens_per_sample=10)
     model(torch.tensor(random_texts(task.source_dictionary, [10])))
@@ -117,22 +91,6 @@ def test_padding_is_inert_in_an_lstm(task, left):
     for row, text in enumerate(texts):
         own = together[row][batch[row].ne(dictionary.pad())]
         torch.testing.assert_close(own, model(torch.tensor([text]))[0][0], **EXACT)
-
-
-def test_an_lstm_reads_on(task):
-    """A token at a time, after a prompt; then in another order of the texts."""
-    model = make_lstm_model(task)
-    batch = torch.tensor(random_texts(task.source_dictionary, [11, 11, 11]))
-    full, _ = model(batch)
-    state: dict = {}
-    for end in itertools.chain([4], range(5, 10)):
-        piece, _ = model.decoder(batch[:, :end], incremental_state=state)
-        torch.testing.assert_close(piece, full[:, end - piece.size(1) : end], **EXACT)
-        assert piece.size(1) == (4 if end == 4 else 1)
-    order = torch.tensor([2, 0])
-    model.decoder.reorder_incremental_state_scripting(state, order)
-    piece, _ = model.decoder(batch[order, :10], incremental_state=state)
-    torch.testing.assert_close(piece, full[order, 9:10], **EXACT)
 
 
 @pytest.mark.parametrize("name", LSTM_ROWS)

@@ -98,28 +98,6 @@ def test_padded_in_a_batch_is_alone(task, model, left_pad_source, left_pad_targe
     assert together.isfinite().all()
 
 
-def test_incremental_is_full_and_follows_the_beams(task, model):
-    """A token at a time, the rows shuffled half way, as a search does it."""
-    batch = random_batch(task, [(9, 8), (4, 8), (12, 8)])
-    tokens, order = batch["prev_output_tokens"], torch.tensor([2, 0, 0])
-    encoder_out = model.encoder(batch["src_tokens"])
-    state, steps, alphas = {}, [], []
-    for length in range(1, 9):
-        if length == 5:
-            tokens = tokens.index_select(0, order)
-            encoder_out = model.encoder.reorder_encoder_out(encoder_out, order)
-            model.decoder.reorder_incremental_state_scripting(state, order)
-        logits, extra = model.decoder(tokens[:, :length], encoder_out, incremental_state=state)
-        assert logits.size(1) == 1
-        steps.append(logits if length > 4 else logits[order])
-        if extra["attn"][0] is not None:
-            alphas.append(extra["attn"][0] if length > 4 else extra["attn"][0][order])
-    full, extra = model(batch["src_tokens"][order], None, tokens)
-    torch.testing.assert_close(torch.cat(steps, dim=1), full, **EXACT)
-    if alphas:
-        torch.testing.assert_close(torch.cat(alphas, dim=1), extra["attn"][0], **EXACT)
-
-
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
 def test_the_projected_loss_is_the_plain_one(task, model, epsilon):
     batch = random_batch(task, LENGTHS)
