@@ -191,8 +191,11 @@ def test_loss_and_evaluation_are_over_the_summaries_alone(summaries, tmp_path):
         loss, sample_size, logged = criterion(model, batch)
         assert loss.item() == pytest.approx(nats, rel=1e-5)
         assert sample_size == logged["ntokens"] == count
-    found = evaluate(summaries, tmp_path / "model.pt", *AFTER_SEP, "--tokens-per-sample", "32")
+    path, flags = tmp_path / "model.pt", (*AFTER_SEP, "--tokens-per-sample", "32")
+    found = evaluate(summaries, path, *flags)
     assert found == pytest.approx(nats / count / math.log(2), rel=1e-5)
+    with pytest.raises(UserError, match="--context-window and --loss-after exclude each other"):
+        evaluate(summaries, path, *flags, "--context-window", "4")
 
 
 @pytest.mark.parametrize(
@@ -203,27 +206,15 @@ def test_loss_and_evaluation_are_over_the_summaries_alone(summaries, tmp_path):
             ("--sample-break-mode", "eos", "--loss-after", "qwertz"),
             "--loss-after qwertz: .* no such word in its dict.txt",
         ),
+        (("--loss-after", "alpha", "--sample-break-mode", "eos"), "sentence 3 holds no alpha"),
     ],
 )
-def test_flags_that_cannot_be_done_are_refused(summaries, flags, message):
+def test_a_loss_that_begins_nowhere_is_refused(summaries, flags, message):
     with pytest.raises(UserError, match=message):
-        make_summary_task(summaries, *flags)
-
-
-def test_a_line_without_the_symbol_is_named(summaries):
-    task = make_summary_task(summaries, "--loss-after", "alpha", "--sample-break-mode", "eos")
-    task.load_dataset("train")
-    dataset = task.dataset("train")
-    with pytest.raises(ValueError, match="sentence 3 holds no alpha"):
+        task = make_summary_task(summaries, *flags)
+        task.load_dataset("train")
+        dataset = task.dataset("train")
         dataset.collater([dataset[number] for number in range(len(SUMMARIES))])
-
-
-def test_loss_after_has_no_context_window(summaries, tmp_path):
-    state, model = build(summaries, *OURS, *AFTER_SEP)
-    torch.save({**state, "model": model.state_dict()}, tmp_path / "model.pt")
-    flags = (*AFTER_SEP, "--tokens-per-sample", "32", "--context-window", "4")
-    with pytest.raises(ValueError, match="--context-window and --loss-after exclude each other"):
-        evaluate(summaries, tmp_path / "model.pt", *flags)
 
 
 def test_training_writes_what_evaluation_reads(data, tmp_path, caplog):
