@@ -9,6 +9,7 @@ from search_setup import EOS, UNK, as_function, make_sample
 from tree_models import LABELS, TAGS, WORDS, make_dictionaries, make_parser, make_parsing_task
 from trees_reference import all_trees, may_come
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.modules.length_penalty import length_penalty
 from vaswani_plugin.search import beam_search
 from vaswani_plugin.search.constraints import Step
@@ -209,17 +210,14 @@ def test_what_has_no_tree_is_refused():
         SymbolTables([None] * 4 + ["the", "dog"], EOS)
 
 
-@pytest.mark.parametrize(
-    "flags", [{"no_repeat_ngram_size": 2}, {"min_len": 5}, {"prefix_size": 1}, {"constraints": "x"}]
-)
-def test_options_that_could_leave_no_tree_are_refused(flags):
+def test_options_that_leave_no_tree_are_refused():
     words, symbols = make_dictionaries(True)
-    model = make_parser(words, symbols)
-    args = Namespace(beam=4, **flags)
-    with pytest.raises(ValueError, match="--unconstrained"):
-        make_parsing_task(words, symbols).build_generator([model], args)
-    if "constraints" not in flags:  # fairseq's generator wants the rest of the options too
-        make_parsing_task(words, symbols, unconstrained=True).build_generator([model], args)
+    model, task = make_parser(words, symbols), make_parsing_task(words, symbols)
+    generator = task.build_generator([model], Namespace(beam=4, no_repeat_ngram_size=2))
+    with pytest.raises(UserError, match="no output of a sentence meets all constraints"):
+        generator.generate([model], make_sample(SOURCES))
+    with pytest.raises(UserError, match="--constraints: fairseq's own .*, or give --unconstrained"):
+        task.build_generator([model], Namespace(beam=4, constraints="x"))
 
 
 def test_labelled_and_plain_closings_in_one_dictionary():

@@ -19,9 +19,6 @@ from vaswani_plugin.search.options import PARSER_DECODING
 from vaswani_plugin.search.well_formed import Grammar
 from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS
 
-AGAINST_TREES = {"no_repeat_ngram_size": 0, "min_len": 1, "prefix_size": 0}
-"""Options that forbid or force symbols, with the values at which they are not used."""
-
 
 @dataclass
 class VaswaniParsingConfig(VaswaniTranslationConfig):
@@ -53,12 +50,6 @@ class VaswaniParsingTask(VaswaniTranslationTask):
 
     def _own_generator(self, models, args, extra: dict, choose) -> BeamSearchGenerator:
         if not self.cfg.unconstrained:
-            for name, unused in AGAINST_TREES.items():
-                if getattr(args, name, unused) not in (unused, None):
-                    raise UserError(
-                        f"--{name.replace('_', '-')} can leave a sentence without any tree; "
-                        f"drop it, or give --unconstrained"
-                    )
             extra = {**extra, "start_tracking": (self.grammar.start_tracking,)}
         return super()._own_generator(models, args, extra, choose)
 

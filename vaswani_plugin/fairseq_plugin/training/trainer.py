@@ -165,7 +165,7 @@ class VaswaniTrainer(Trainer):
         return last.with_name(name)
 
     def _load(self, filename: str, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
-        """Load as fairseq does; refuse a file that only some workers see: they would deadlock."""
+        """Load as fairseq does; refuse a file that only some workers see: the others begin anew."""
         workers = self.data_parallel_world_size
         if workers > 1:
             seen = torch.tensor([float(PathManager.isfile(filename))], device=self.device)
