@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 import torch
 from fairseq.data import iterators
+from fairseq.logging import meters
 
 import vaswani_plugin
 from vaswani_plugin.fairseq_plugin.patches import epochs
@@ -146,3 +147,14 @@ def test_a_checkpoint_of_stock_fairseq_goes_on_as_there():
     (fewer,) = workers_of(1, 15)
     fewer.load_state_dict(state)
     assert fewer.iterations_in_epoch == 0
+
+
+def test_the_clock_of_a_resumed_training_runs():
+    """As fairseq's trainer does it: the log's meters come with the checkpoint."""
+    before = meters.MetersDict()
+    before.add_meter("wall", meters.StopwatchMeter(round=0), priority=790)
+    before["wall"].start()
+    resumed = meters.MetersDict()
+    resumed.load_state_dict(before.state_dict())
+    first = resumed["wall"].elapsed_time
+    assert 0 < first < resumed["wall"].elapsed_time

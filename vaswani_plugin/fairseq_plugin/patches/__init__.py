@@ -39,6 +39,7 @@ PATCHES = (
     data.stop_batch_threads_before_exit,
     epochs.resume_epoch_with_other_batches,
     epochs.finish_epochs_with_other_update_freq,
+    epochs.restart_stopwatches_on_resume,
     checkpoints.allow_harmless_globals,
     checkpoints.refuse_unusable_checkpoints,
     checkpoints.explain_mismatched_models,

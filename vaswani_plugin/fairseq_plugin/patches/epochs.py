@@ -19,6 +19,7 @@ from fairseq.data.iterators import (
     GroupedIterator,
     _chunk_iterator,
 )
+from fairseq.logging import meters
 
 from vaswani_plugin.fairseq_plugin.patches._patching import patch
 
@@ -126,3 +127,19 @@ def finish_epochs_with_other_update_freq() -> None:
         self.chunk_size = chunk_size
         if skips:
             iterable.take(begin + groups * chunk_size)
+
+
+def restart_stopwatches_on_resume() -> None:
+    """A resumed training logs `wall` 0, however long it takes.
+
+    The stopwatches of the log are loaded with the checkpoint, which stops them. Those that measure
+    a step start again with the next step, but that of `wall` does not. Now it starts at loading:
+    a recipe's result.json adds up `wall` over all starts.
+    """
+
+    @patch(meters.StopwatchMeter, "load_state_dict")
+    def load_state_dict(
+        original: Callable, self: meters.StopwatchMeter, state_dict: dict[str, Any]
+    ) -> None:
+        original(self, state_dict)
+        self.start()
