@@ -1,6 +1,8 @@
 """The floors of the house, read from the import statements: arrows point down only."""
 
 import ast
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -110,6 +112,17 @@ def test_scripts_of_data_preparation_know_text_alone():
         known = {"text", "errors"} | ({"inference"} if path.name == "bundle.py" else set())
         assert packages_of(names) <= known, path
         assert not {name.split(".")[0] for name in names} & {"fairseq", "torch"}, path
+
+
+def test_what_learns_subwords_is_imported_where_it_learns():
+    """Each costs a start of `bpe.py apply`, `wordpiece.py apply` and `code_text.py` time."""
+    program = """
+import sys, bpe, code_text, code_trees, wordpiece
+print(sorted(sys.modules.keys() & {"subword_nmt", "sentencepiece.sentencepiece_model_pb2"}))
+"""
+    environment = os.environ | {"PYTHONPATH": f"{REPO / 'data-prep'}"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True)
+    assert done.stdout == b"[]\n", done.stderr.decode()
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """bpe.py against subword-nmt's own commands, byte for byte, also where its counts aren't exact."""
 
+import codecs
 import functools
 import io
 import random
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from subword_nmt.apply_bpe import BPE
 
 from tests.support.scripts import assert_one_line_error, run_script
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text import bpe, bpe_learning
+from vaswani_plugin.text import bpe, bpe_learning, parallel
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +96,16 @@ def test_applying_with_a_vocabulary_equals_subword_nmt(corpus, codes, vocabulary
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
     subword_nmt("apply-bpe", *options[:4], "--output", tmp_path / "unlimited")
     assert (tmp_path / "ours").read_bytes() != (tmp_path / "unlimited").read_bytes()
+
+
+def test_counting_in_parallel(corpus, monkeypatch):
+    monkeypatch.setattr(parallel, "COUNTED_BYTES", 1000)
+    path = str(corpus / "odd.de")
+    counted = parallel.word_counts([path], 2, " ")
+    assert list(counted.items()) == list(parallel.word_counts([path], 1, " ").items())
+    with codecs.open(path, encoding="utf-8") as stream:
+        expected = Counter(w for line in stream for w in line.strip("\r\n ").split(" ") if w)
+    assert counted == expected
 
 
 @settings(max_examples=300, deadline=None)

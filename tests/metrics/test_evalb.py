@@ -231,7 +231,8 @@ def test_every_keyword_is_read():
 
 
 @pytest.mark.parametrize(
-    "line", ["DELETE TOP", "DELETE_LABEL", "EQ_LABEL A", "EQ_WORD a b c", "CUTOFF_LEN forty"]
+    "line",
+    ["DELETE TOP", "DELETE_LABEL", "EQ_LABEL A", "EQ_WORD a b c", "CUTOFF_LEN forty", "LABELED 2"],
 )
 def test_bad_parameter_lines_are_named(line):
     with pytest.raises(ValueError, match=f"x.prm:3: '{line}': must be a keyword"):

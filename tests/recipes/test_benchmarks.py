@@ -121,7 +121,7 @@ def test_bad_flags(flags, message, tmp_path, monkeypatch):
         training.main([str(flag) for flag in (*flags, "--work", tmp_path / "work")])
 
 
-def test_a_command_that_fails_hangs_or_is_interrupted(tmp_path, monkeypatch):
+def test_a_command_is_measured_and_ends_when_it_fails_or_is_interrupted(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="bash failed .exit code 3.: no such thing"):
         measurement.measure(["bash", "-c", "echo no such thing >&2; exit 3"])
     found = measurement.measure(

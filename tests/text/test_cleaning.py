@@ -57,6 +57,20 @@ def test_clean_applies_each_rule_and_counts_it(tmp_path):
     assert gzip.decompress(out[1].read_bytes()) == b"keep me\n"
 
 
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        (("o.en", "o.de", "--max-ratio", "1"), "leave no line"),
+        (("a.en", "o"), "--clean: a.en"),
+    ],
+)
+def test_flags_that_do_not_fit_write_nothing(tmp_path, flags, part):
+    write_bytes(tmp_path, b"a b c\n", b"a\n")
+    command = ("data-prep/check_corpus.py", "a.en", "a.de", "--clean", *flags)
+    assert_one_line_error(run_script(*command, cwd=tmp_path), part)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.de", "a.en"]
+
+
 def has_controls(line: str) -> bool:
     """By the Unicode database."""
     return any(unicodedata.category(c) == "Cc" and c != "\t" for c in line)

@@ -43,11 +43,11 @@ _KEYWORDS = {
 class Parameters:
     """The settings of a .prm file; the defaults are EVALB's without such a file.
 
-    max_error: more errors end the scoring. cutoff: the longest
-    sentence of the second summary, in words. label: whether labels must match. delete: brackets and
-    words with these labels don't count. delete_for_length: words with these tags don't count in the
-    length. quotes: tags of quotation marks, restored where only one side deletes them.
-    equal_labels, equal_words: pairs that count as equal, both ways.
+    max_error: more errors end the scoring. cutoff: the longest sentence of the second summary, in
+    words. label: whether labels must match. delete: brackets and words with these labels don't
+    count. delete_for_length: words with these tags don't count in the length. quotes: tags of
+    quotation marks, restored where only one side deletes them. equal_labels, equal_words: pairs
+    that count as equal, both ways.
     """
 
     max_error: int = 10
@@ -90,11 +90,13 @@ def parse_parameters(lines: Iterable[str], name: str) -> Parameters:
         is_pair = keyword.startswith("EQ_")
         now = getattr(settings, attribute, None)
         is_number = isinstance(now, int)
-        if now is None or len(values) != 1 + is_pair or (is_number and not values[0].isdecimal()):
+        allowed = "[01]" if keyword == "LABELED" else "[0-9]{1,9}" if is_number else ".*"
+        fits = len(values) == 1 + is_pair and re.fullmatch(allowed, values[0])
+        if now is None or not fits:
             raise ValueError(
                 f"{name}:{number}: {line.strip()!r}: must be a keyword ({', '.join(_KEYWORDS)}) "
-                "and a value, of MAX_ERROR, CUTOFF_LEN and LABELED a number; two values after "
-                "EQ_LABEL and EQ_WORD"
+                "and a value: 0 or 1 after LABELED, a number after MAX_ERROR and CUTOFF_LEN, two "
+                "values after EQ_LABEL and EQ_WORD"
             )
         one, other = values[0], values[-1]
         changed: Any = (

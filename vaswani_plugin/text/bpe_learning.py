@@ -11,8 +11,6 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from subword_nmt import learn_bpe
-
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.bpe import WORD_END, Pair
 from vaswani_plugin.text.coding import to_letters
@@ -67,6 +65,8 @@ def learn_merges(counts: dict[str, int], operations: int, min_frequency: int) ->
         operations: number of pairs, at most.
         min_frequency: stop at a pair rarer than this; at least 1.
     """
+    from subword_nmt import learn_bpe  # applying codes does not need it
+
     ordered = sorted(counts.items(), key=lambda item: item[1], reverse=True)
     vocabulary = [((*word[:-1], word[-1] + WORD_END), count) for word, count in ordered]
     found, indices = learn_bpe.get_pair_statistics(vocabulary)
@@ -132,7 +132,9 @@ def _letters_encoder() -> Callable[[str], str]:
 def learn_codes(
     files: list[str], operations: int, min_frequency: int, output: str, workers: int
 ) -> None:
-    """Learns BPE of the bytes (coding.py) of all raw files together; arguments as of `learn`.
+    """Learns BPE of the bytes (coding.py) of all raw files (plain or `.gz`) together.
+
+    The arguments are those of `learn`.
 
     Raises:
         UserError: a file has nothing to learn from.

@@ -41,7 +41,7 @@ REPEATED, LEAKED = "repeated", "shares a sentence with held-out text"
 EMPTY, TOO_LONG = "empty", "too long"
 COPY, UNEVEN = "the same text on both sides", "lengths that don't fit"
 REMEDIES = {
-    EMPTY: "give two files without empty lines, or one with source <tab> target",
+    EMPTY: "give one file with source <tab> target, or two without empty lines",
     TOO_LONG: "one sentence a line, or raise --max-length",
     COPY: "give two different files",
     UNEVEN: "the sides must correspond line by line; if they do, raise --max-ratio",
@@ -184,10 +184,9 @@ def prepare_pairs(
     train = read_rows(files["train"], languages)
     sample = (len(right) / len(left) for _, left, right in train if left and right)
     proportion = median(list(islice(sample, SAMPLE)) or [1.0])
-    seen: set[Keys] = set()
 
-    def broken(left: str, right: str, keys: Keys) -> str | None:
-        """The first rule that a pair breaks."""
+    def broken(left: str, right: str, keys: Keys, seen: set[Keys]) -> str | None:
+        """The first rule that a pair breaks; `seen` are the keys of the pairs before it."""
         if not left.strip() or not right.strip():
             return EMPTY
         if max(len(left.encode()), len(right.encode())) > max_length:
@@ -205,10 +204,10 @@ def prepare_pairs(
         """Yields the pairs of a file that break no rule, with their keys; then reports on it."""
         read = 0
         dropped: dict[str, dict[str, Any]] = {}
-        seen.clear()
+        seen: set[Keys] = set()
         for read, (place, left, right) in enumerate(read_rows(files[name], languages), start=1):  # noqa: B007
             keys = sentence_key(left), sentence_key(right)
-            rule = broken(left, right, keys)
+            rule = broken(left, right, keys, seen)
             seen.add(keys)
             if rule is None:
                 yield (left, right), keys

@@ -26,7 +26,6 @@ from pathlib import Path
 
 import numpy as np
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
-from sentencepiece import sentencepiece_model_pb2 as model_pb2
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.characters import remove_invisible
@@ -133,6 +132,8 @@ def learn(
 
 
 def _train(paths: list[str], size: int, kind: str, sample: int) -> bytes:
+    from sentencepiece import sentencepiece_model_pb2 as model_pb2  # applying does not need it
+
     sentences = _sentences(paths, sample)
     model = BytesIO()
     with tempfile.TemporaryDirectory() as folder:
@@ -163,6 +164,8 @@ def _merged_by_likelihood(model: bytes, paths: list[str], sample: int) -> bytes:
     merge that was learned first is applied first. If fewer merges raise the likelihood, the model
     is smaller.
     """
+    from sentencepiece import sentencepiece_model_pb2 as model_pb2
+
     encoder = SentencePieceProcessor(model_proto=model)
     proto = model_pb2.ModelProto.FromString(model)
     normal = model_pb2.ModelProto.SentencePiece.Type.NORMAL
