@@ -55,6 +55,16 @@ def test_equals_pytorch(library, leading, outputs):
         torch.testing.assert_close(one, other, **NEAR)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_precisions(library, dtype):
+    inputs = make_case(40, dtype=dtype)
+    ours = value_and_gradients(linear, inputs)
+    near = {"atol": 0.1, "rtol": 0.02} if dtype == torch.bfloat16 else {"atol": 1e-10, "rtol": 0}
+    for one, other in zip(ours, value_and_gradients(F.linear, inputs), strict=True):
+        assert one.dtype == dtype
+        torch.testing.assert_close(one, other, **near)
+
+
 def test_frozen_inputs_get_no_gradient(library):
     x, weight, bias = make_case(40)
     weight.requires_grad_(False)

@@ -90,3 +90,10 @@ def test_a_model_without_attention_says_so(task):
         make_generator(task, [model])
     attentive = make_recurrent("attention", task)
     make_generator(task, [models[1], attentive], print_alignment="hard")  # one has
+
+
+def test_no_attention_is_kept_that_nobody_reads(task):
+    """Hypotheses would carry it from step to step."""
+    for model in (make_lstm(task), make_recurrent("attention", task)):
+        ((best, *_),) = make_generator(task, [model]).generate([model], make_sample([[5, 6]]))
+        assert best["attention"].numel() == 0

@@ -16,9 +16,7 @@ from search_setup import (
     outputs_of,
 )
 
-from vaswani_plugin.search.constraints import (
-    block_repeats,
-)
+from vaswani_plugin.search.constraints import Step, allow_only, block_repeats
 
 SYMBOLS = 12
 SOURCES = [[9, 12, 7], [11, 5, 5, 10, 9], [14]]
@@ -45,6 +43,21 @@ def test_no_ngram_comes_twice(n):
                     if length < n or (*tokens[length - n + 1 :], token) not in there
                 }
                 assert finite(log_p)[sentence][beam] == allowed
+
+
+def test_allow_only_hands_over_sentence_and_tokens():
+    """The sentences' numbers are those of the batch, of which some are done."""
+    seen = []
+
+    def choose(sentence, tokens):
+        seen.append((sentence, tokens.tolist()))
+        return [sentence, 5]
+
+    log_p = torch.zeros(2, 2, 6)
+    history = torch.tensor([[[3, 4], [4, 4]], [[3, 3], [5, 3]]])
+    allow_only(choose)(log_p, Step(2, torch.tensor([1, 4]), history))
+    assert seen == [(1, [3, 4]), (1, [4, 4]), (4, [3, 3]), (4, [5, 3])]
+    assert finite(log_p) == [[{1, 5}] * 2, [{4, 5}] * 2]
 
 
 def search(model, sources=SOURCES, prefix=None, **args):

@@ -34,6 +34,15 @@ def test_the_best_are_those_of_sorting_all(vocabulary, count):
     assert all(len(set(row)) == count for row in places.tolist())
 
 
+def test_the_best_may_stand_anywhere_in_the_vocabulary():
+    """One outstanding token in turn at every place, among them the remainder of the blocks."""
+    vocabulary = 1003
+    log_p = torch.zeros(vocabulary, 1, vocabulary)
+    log_p[torch.arange(vocabulary), 0, torch.arange(vocabulary)] = 1
+    _, places = best(log_p, torch.zeros(vocabulary, 1), 3)
+    assert places[:, 0].tolist() == list(range(vocabulary))
+
+
 @pytest.mark.parametrize("groups", [1, 2, 4])
 @pytest.mark.parametrize("rows", [1, 4])
 def test_a_group_avoids_what_the_open_groups_before_it_chose(groups, rows):
