@@ -23,7 +23,7 @@ from fairseq_flags import training_config
 from omegaconf import DictConfig, open_dict
 
 from tests.support import commands
-from vaswani_plugin.fairseq_plugin.patches.checkpoints import MASTERS
+from vaswani_plugin.fairseq_plugin.patches.precision import MASTERS
 from vaswani_plugin.fairseq_plugin.training import preemption
 
 DEBUG = (

@@ -10,15 +10,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from fairseq import checkpoint_utils, optim
+from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
-from fairseq.optim.fp16_optimizer import FP16Optimizer
 from fairseq_flags import training_config
 
 import vaswani_plugin
 from tests.support.forks import train
 from vaswani_plugin.errors import CheckpointError, UserError
-from vaswani_plugin.fairseq_plugin.patches import checkpoints
 
 vaswani_plugin.register()
 
@@ -157,53 +155,3 @@ def test_as_many_best_checkpoints_as_asked(tmp_path, monkeypatch, losses, kept, 
     found = (re.fullmatch(names, path.name) for path in tmp_path.glob("checkpoint.best_*"))
     values = [int(match[1]) for match in found]
     assert sorted(9 - value if maximize else value for value in values) == kept
-
-
-def wrap(parameter: torch.nn.Parameter, flatten: bool, monkeypatch) -> FP16Optimizer:
-    """Adam over float32 copies, one a parameter as with --bf16, or flattened as with --fp16."""
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
-    cfg = training_config("--arch", "vaswani_debug", "--bf16", "--cpu")
-    masters = FP16Optimizer.build_fp32_params(cfg.optimizer, [parameter], flatten=flatten)
-    adam = optim.build_optimizer(cfg.optimizer, [masters] if flatten else masters)
-    return FP16Optimizer(cfg, [parameter], adam, masters)
-
-
-def update(optimizer: FP16Optimizer, parameter: torch.nn.Parameter, updates: int) -> None:
-    for number in range(updates):
-        parameter.grad = torch.full_like(parameter, number - 1.5)
-        optimizer._needs_sync = True
-        optimizer.set_lr(0.002)
-        optimizer.step()
-
-
-@pytest.mark.parametrize("flatten", [False, True])
-def test_float32_weights_of_half_precision_are_resumed(flatten, monkeypatch, tmp_path):
-    straight = torch.nn.Parameter(torch.randn(5, 3).bfloat16())
-    optimizer = wrap(straight, flatten, monkeypatch)
-    update(optimizer, straight, 3)
-    torch.save(optimizer.state_dict(), tmp_path / "state.pt")
-    resumed = torch.nn.Parameter(straight.detach().clone())
-    other = wrap(resumed, flatten, monkeypatch)
-    other.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
-    (master,), (expected,) = checkpoints._masters(other), checkpoints._masters(optimizer)
-    assert torch.equal(master, expected)
-    assert not torch.equal(master, master.bfloat16().float())  # else rounding would lose nothing
-    update(optimizer, straight, 4)
-    update(other, resumed, 4)
-    assert torch.equal(*(checkpoints._masters(each)[0] for each in (other, optimizer)))
-
-
-@pytest.mark.parametrize("change", ["other weights", "other layout", "none saved"])
-def test_float32_weights_of_another_model_are_not_loaded(change, monkeypatch):
-    saved = torch.nn.Parameter(torch.randn(5, 3).bfloat16())
-    optimizer = wrap(saved, False, monkeypatch)
-    update(optimizer, saved, 3)
-    state = optimizer.state_dict()
-    if change == "other layout":
-        state[checkpoints.MASTERS] = [state[checkpoints.MASTERS][0].view(-1)]
-    if change == "none saved":
-        del state[checkpoints.MASTERS]
-    start = saved.detach() + (1 if change == "other weights" else 0)
-    other = wrap(torch.nn.Parameter(start.clone()), False, monkeypatch)
-    other.load_state_dict(state)
-    assert torch.equal(checkpoints._masters(other)[0], start.float())

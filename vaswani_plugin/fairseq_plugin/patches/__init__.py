@@ -20,7 +20,7 @@ from vaswani_plugin.fairseq_plugin.patches import (
     distribution,
     epochs,
     extensions,
-    loss_scale,
+    precision,
 )
 
 SEEN_IN = "0.12.3.1"
@@ -46,9 +46,9 @@ PATCHES = (
     checkpoints.save_atomically,
     checkpoints.copy_atomically,
     checkpoints.save_every_checkpoint_asked_for,
-    checkpoints.save_float32_weights_of_half_precision,
-    loss_scale.unscale_gradients_once,
-    loss_scale.train_without_loss_scale_on_cpus,
+    precision.save_float32_weights_of_half_precision,
+    precision.unscale_gradients_once,
+    precision.train_without_loss_scale_on_cpus,
     distribution.join_torchrun,
     distribution.start_workers,
     distribution.wrap_cpu_modules,

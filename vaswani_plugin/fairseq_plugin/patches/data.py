@@ -27,10 +27,8 @@ def restore_removed_numpy_name() -> None:
     module of fairseq; numpy itself is not changed.
     """
     if token_block_dataset.np is np and not hasattr(np, "compat"):
-        old = types.ModuleType("numpy")
-        old.__getattr__ = lambda name: getattr(np, name)
-        old.compat = types.SimpleNamespace(long=int)
-        token_block_dataset.np = old
+        compat = types.SimpleNamespace(long=int)
+        token_block_dataset.np = types.SimpleNamespace(**vars(np), compat=compat)
 
 
 def concatenate_splits() -> None:
