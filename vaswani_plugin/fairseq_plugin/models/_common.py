@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.fairseq_plugin.defaults import LANGUAGE_MODEL_TASK, TRANSLATION_TASK
+from vaswani_plugin.fairseq_plugin.defaults import LANGUAGE_MODEL_TASK, task_of
 from vaswani_plugin.model.architectures import Architecture
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.loss import projected_loss
@@ -31,8 +31,6 @@ EncoderOut = dict[str, list[Tensor]]
 """The output of an encoder, by name."""
 BATCH_SECOND = ("encoder_out", "encoder_states", "state")
 """Entries of an encoder's output whose batch is the second axis."""
-LANGUAGE_MODEL = "vaswani_lm"
-"""The names of our language models begin with it."""
 
 
 class SourceEncoder(FairseqEncoder):
@@ -156,16 +154,15 @@ def register_rows(model_name: str, config: type, rows: Iterable[Architecture]) -
     for row in rows:
         assert row.changes.keys() <= known, row
         if row.name != model_name:
-            setter = partial(_set_unset_keys, row, model_name.startswith(LANGUAGE_MODEL))
-            register_model_architecture(model_name, row.name)(setter)
+            register_model_architecture(model_name, row.name)(partial(_set_unset_keys, row))
 
 
-def _set_unset_keys(row: Architecture, is_language_model: bool, args: argparse.Namespace) -> None:
+def _set_unset_keys(row: Architecture, args: argparse.Namespace) -> None:
     """Set a row's values where the command line gives none; refuse the other kind of task."""
+    own, task = task_of(row.name), str(getattr(args, "task", None))
+    is_language_model = own == LANGUAGE_MODEL_TASK
     others = ("translation", "parsing") if is_language_model else ("language_modeling",)
-    task = str(getattr(args, "task", None))
     if any(word in task for word in others):
-        own = LANGUAGE_MODEL_TASK if is_language_model else TRANSLATION_TASK
         raise UserError(f"--arch {row.name}: not with --task {task}; give --task {own}")
     for key, value in row.changes.items():
         if getattr(args, key, None) is None:

@@ -40,7 +40,6 @@ from vaswani_plugin.modules.recurrent import reading_order, reordered
 from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel
 
 Extra = dict[str, list[Tensor | None]]
-UNLIMITED = sys.maxsize
 
 
 class TextDecoder(CausalDecoder):
@@ -158,7 +157,7 @@ class OneLayerModel(TextModel):
 class LSTMLanguageDecoder(RecurrentLanguageModel, TextDecoder):
     """`modules.recurrent_language_model.RecurrentLanguageModel` as fairseq's models expect it."""
 
-    max_target_positions = UNLIMITED
+    max_target_positions = sys.maxsize
 
     def forward(
         self,
