@@ -159,17 +159,3 @@ def test_the_state_of_another_schedule_is_refused(make, state):
     """As fairseq's `fixed` and `reduce_lr_on_plateau` save them."""
     with pytest.raises(UserError, match="give the same one, or --reset-lr-scheduler"):
         make().load_state_dict(state)
-
-
-@pytest.mark.parametrize(
-    ("make", "changes", "message"),
-    [
-        (make_schedule, {"warmup_updates": -1}, "warm-up is -1 updates"),
-        (make_schedule, {"lr_factor": -2.0}, "factor of the learning rate is -2"),
-        (make_halving, {"constant_epochs": float("nan")}, "--constant-epochs is nan; it must be"),
-        (make_halving, {"halving_epochs": 0.0}, "--halving-epochs is 0.0; it must be above 0"),
-    ],
-)
-def test_bad_settings_are_refused_at_start(make, changes, message):
-    with pytest.raises(UserError, match=message):
-        make(**changes)

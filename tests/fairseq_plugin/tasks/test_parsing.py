@@ -5,7 +5,6 @@ import argparse
 import pytest
 from fairseq import tasks
 from fairseq_flags import generation_config, training_config
-from model_factory import make_model
 from toy_parser import write_tree_data
 from tree_models import make_dictionaries, make_parser, make_parsing_task
 
@@ -69,8 +68,3 @@ def test_the_next_word_through_fairseqs_parser(data):
     for symbol, counts in zip(symbols, decoder.next_word.is_word.tolist(), strict=True):
         assert counts == (symbol[0] not in "()<"), symbol
     assert decoder.next_word.ends_word.sum() == len(task.source_dictionary)  # whole words
-
-
-def test_the_next_word_is_for_parsers():
-    with pytest.raises(ValueError, match="--next-word is for --task vaswani_parsing"):
-        make_model(next_word=True)
