@@ -7,7 +7,7 @@ import paper_reference
 import pytest
 import torch
 import torch.nn.functional as F
-from language_models import make_one_layer_model, padded, random_texts
+from language_models import make_one_layer_model, random_texts
 from model_factory import make_task
 from reference_weights import numbers
 
@@ -165,30 +165,12 @@ def test_training_on_all_t_at_once_is_predicting_each_t_alone(task):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
-def test_padding_is_inert(task, model, left):
-    dictionary = task.source_dictionary
-    texts = random_texts(dictionary, [9, 4, 12, 1])
-    batch = padded(texts, dictionary.pad(), left)
-    together, _ = model(batch)
-    assert together.isfinite().all()
-    for row, text in enumerate(texts):
-        own = together[row][batch[row].ne(dictionary.pad())]
-        torch.testing.assert_close(own, model(torch.tensor([text]))[0][0], rtol=0, atol=1e-10)
-
-
 def test_dropout_trains_and_evaluation_does_without(task):
     model = make_one_layer_model(task, dropout=0.5)
     batch = torch.tensor(random_texts(task.source_dictionary, [8]))
     assert model(batch)[0].equal(model(batch)[0])
     model.train()
     assert not model(batch)[0].equal(model(batch)[0])
-
-
-def test_too_long_a_text_is_refused(task):
-    model = make_one_layer_model(task, tokens_per_sample=5)
-    with pytest.raises(ValueError, match="6 tokens and the language model 5 positions"):
-        model(torch.tensor(random_texts(task.source_dictionary, [6])))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`vaswani_lm` and `vaswani_lm_lstm` with fairseq's interface: limits, rows, defaults."""
+"""The language models with fairseq's interface: limits, rows, defaults."""
 
 import itertools
 import sys
@@ -7,7 +7,13 @@ import pytest
 import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq_flags import training_config
-from language_models import make_language_model, make_lstm_model, padded, random_texts
+from language_models import (
+    make_language_model,
+    make_lstm_model,
+    make_one_layer_model,
+    padded,
+    random_texts,
+)
 from model_factory import make_task
 
 from vaswani_plugin.fairseq_plugin.models.language_models import (
@@ -33,8 +39,9 @@ def task():
     return make_task()
 
 
-def test_too_long_a_text_is_refused_with_the_remedy(task):
-    model = make_language_model(task, tokens_per_sample=10)
+@pytest.mark.parametrize("make", [make_language_model, make_one_layer_model])
+def test_too_long_a_text_is_refused_with_the_remedy(task, make):
+    model = make(task, tokens_per_sample=10)
     model(torch.tensor(random_texts(task.source_dictionary, [10])))
     with pytest.raises(ValueError, match="11 tokens and the language model 10 pos.*-per-sample 10"):
         model(torch.tensor(random_texts(task.source_dictionary, [11])))
@@ -73,9 +80,10 @@ def test_two_dictionaries_are_refused(task):
         make_language_model(task)
 
 
+@pytest.mark.parametrize("make", [make_language_model, make_lstm_model, make_one_layer_model])
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
-def test_padding_is_inert_in_an_lstm(task, left):
-    model, dictionary = make_lstm_model(task), task.source_dictionary
+def test_padding_is_inert(task, make, left):
+    model, dictionary = make(task), task.source_dictionary
     texts = random_texts(dictionary, [9, 4, 12, 1])
     batch = padded(texts, dictionary.pad(), left)
     together, _ = model(batch)
