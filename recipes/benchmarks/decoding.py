@@ -83,16 +83,19 @@ def whole_processes(args: argparse.Namespace) -> dict[str, list[object]]:
         commands["vaswani translate"] = [*translate, "--model", args.bundle]
         if processor.has_bfloat16() or args.gpu:
             commands["vaswani translate, bf16"] = [*translate, "--model", args.bundle, "--bf16"]
-        exported = [*translate, "--model", args.work / "ctranslate2"]
-        commands["vaswani translate, CTranslate2"] = exported
+        if "ctranslate2" in engines(args):
+            exported = [*translate, "--model", args.work / "ctranslate2"]
+            commands["vaswani translate, CTranslate2"] = exported
     return commands
 
 
 def export(args: argparse.Namespace) -> None:
-    """Our model for stock fairseq, and a bundle of it for CTranslate2."""
+    """Our model for stock fairseq, and, where it is installed, a bundle of it for CTranslate2."""
     command = [BIN / "vaswani", "export", "--model"]
     stock = ["--to", "fairseq", "--output", args.work / "stock.pt", "--allow-layer-norm-eps"]
     measure([*command, args.model, *stock])
+    if "ctranslate2" not in engines(args):
+        return
     for name in ("plain", "ctranslate2"):
         shutil.rmtree(args.work / name, ignore_errors=True)  # of an earlier run
     if not args.bundle:

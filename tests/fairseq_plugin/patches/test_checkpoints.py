@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from fairseq import checkpoint_utils
+from fairseq import checkpoint_utils, utils
 from fairseq.file_io import PathManager
 from fairseq_flags import training_config
 
@@ -107,6 +107,18 @@ def test_a_file_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
     PathManager.copy(saved, last, overwrite=True)
     assert order == ["fsync", "rename", "fsync", "replace"]
     assert torch.load(saved) == torch.load(last) == {"a": 1}
+
+
+def test_a_shared_weight_is_saved_once(tmp_path):
+    """Its name in half precision is a copy in float32, as on a GPU it is a copy on the CPU."""
+    weight, other = torch.randn(500, 40).bfloat16(), torch.zeros(())
+    state = {"model": {"a": weight, "b": weight, "view": weight[:250]}, "count": [other, 3]}
+    moved = utils.move_to_cpu(state)
+    assert moved["model"]["a"] is moved["model"]["b"] and moved["count"] == [other, 3]
+    for name, tensor in state["model"].items():
+        assert torch.equal(moved["model"][name], tensor.float())
+    torch.save(moved, tmp_path / "file.pt")
+    assert (tmp_path / "file.pt").stat().st_size < 1.2 * (500 + 250) * 40 * 4
 
 
 def test_an_interval_at_the_end_of_an_epoch_is_saved(toy_data_bin, tmp_path):

@@ -45,6 +45,7 @@ PATCHES = (
     checkpoints.explain_mismatched_models,
     checkpoints.save_atomically,
     checkpoints.copy_atomically,
+    checkpoints.save_shared_weights_once,
     checkpoints.save_every_checkpoint_asked_for,
     precision.save_float32_weights_of_half_precision,
     precision.unscale_gradients_once,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from fairseq import checkpoint_utils
+from fairseq import checkpoint_utils, utils
 from fairseq.file_io import PathManager
 
 from vaswani_plugin.errors import CheckpointError, UserError
@@ -157,6 +157,26 @@ def _removed_on_failure(path: str) -> Iterator[str]:
 def _sync(path: str) -> None:
     with open(path, "rb") as file:
         os.fsync(file.fileno())
+
+
+def save_shared_weights_once() -> None:
+    """A checkpoint of a GPU, or of half precision, has the shared embedding matrix three times.
+
+    fairseq copies each name's tensor to the CPU, or to float32, by itself. Now one tensor is copied
+    once, and ``torch.save`` writes it once.
+    """
+
+    @patch(utils, "move_to_cpu")
+    def move_to_cpu(original: Callable, sample: Any) -> Any:
+        moved: dict[tuple, torch.Tensor] = {}
+
+        def move(tensor: torch.Tensor) -> torch.Tensor:
+            key = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+            if key not in moved or not tensor.numel():
+                (moved[key],) = original([tensor])
+            return moved[key]
+
+        return utils.apply_to_sample(move, sample)
 
 
 _BEST: dict[str, Any] = {}
