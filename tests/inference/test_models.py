@@ -137,7 +137,7 @@ def test_older_checkpoints_and_other_ways_of_decoding(changed, folder):
 )
 def test_a_foreign_model_is_left_to_fairseq(changed, part, name):
     bundle = changed(lambda state: state["cfg"][part].update(_name=name))
-    what = f"{'holds' if part == 'model' else 'has the task'} {name!r}"
+    what = f"holds {'a model of the task ' if part == 'task' else ''}{name!r}"
     with pytest.raises(ForeignModel, match=re.escape(f" {what}, which only fairseq builds: ")):
         bundle.load_model()
 

@@ -98,7 +98,7 @@ def load_model(
         trained_by = task.get("_name")
         held = next((each for each, names in TASKS.items() if trained_by in names), None)
         if held is None:
-            raise ForeignModel(f"{path} has the task {trained_by!r}")
+            raise ForeignModel(f"{path} holds a model of the task {trained_by!r}")
         if held is not kind:
             raise wrong_kind(f"{path} (--task {trained_by})", held, kind)
         reads_text = kind is TextSettings  # its models are all named vaswani_lm...
