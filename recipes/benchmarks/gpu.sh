@@ -14,7 +14,7 @@
 set -euo pipefail
 
 # shellcheck source=recipes/lib/env.sh
-source "$(dirname "$0")/../lib/env.sh"
+VASWANI_GROUPS="test" source "$(dirname "$0")/../lib/env.sh"
 benchmarks=$VASWANI_ROOT/recipes/benchmarks cpu='' work=$VASWANI_ROOT/work/gpu
 die() { printf 'gpu.sh: error: %s\n' "$2" >&2 && exit "$1"; } # EXIT-CODE MESSAGE
 for word in "$@"; do case $word in
