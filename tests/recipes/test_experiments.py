@@ -1,13 +1,18 @@
 """recipes/experiments.py: rows as data, trainings that are shared and resumed, the report."""
 
+import contextlib
+import io
 import json
 import re
+import subprocess
 import sys
+import threading
 from statistics import fmean, stdev
 
 import pytest
 from fairseq_flags import model_config, parsed
 
+from tests.support.commands import import_fairseq, in_fork
 from tests.support.scripts import ROOT, assert_one_line_error, run_script
 
 sys.path.insert(0, str(ROOT / "recipes"))
@@ -56,19 +61,43 @@ def test_the_rows_of_table_3_are_the_papers():
             assert getattr(scaled, head) * 8 == width, name
 
 
+MODULES = {"vaswani": "vaswani_plugin.cli"}
+MODULES |= {f"fairseq-{name}": f"fairseq_cli.{name}" for name in ("train", "generate")}
+ONE_AT_A_TIME = threading.Lock()
+
+
+def run_forked(command: list[str], stdout, stderr, env) -> subprocess.CompletedProcess:
+    """`subprocess.run` for the commands of an experiment; a new Python would start for seconds."""
+    found = []
+
+    def run() -> None:
+        found.append(in_fork("-m", MODULES[command[0]], *command[1:], env=env))
+
+    with ONE_AT_A_TIME:
+        # A fork of a pool's thread would wait for that thread in the end: for itself.
+        (thread := threading.Thread(target=run)).start()
+        thread.join()
+    stdout.write(found[0].stdout + found[0].stderr)
+    return found[0]
+
+
 @pytest.fixture(scope="module")
 def finished(toy_data_bin, tmp_path_factory):
-    """All rows with two seeds: the process and the work folder."""
+    """All rows with two seeds: what was printed, the work folder, the flags."""
     folder = tmp_path_factory.mktemp("my experiment")
     (folder / "rows.tsv").write_text(SMALL, encoding="utf-8")
     args = ("--data", toy_data_bin, "--work", folder / "work", "--seeds", "1,2", "--parallel", 2)
-    done = run_script(SCRIPT, folder / "rows.tsv", *args)
-    assert done.returncode == 0, done.stderr
-    return done, folder, args
+    import_fairseq()
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        patch.setattr(experiments.subprocess, "run", run_forked)
+        patch.setattr(sys, "argv", list(map(str, (SCRIPT, folder / "rows.tsv", *args))))
+        experiments.main()
+    return printed.getvalue(), folder, args
 
 
 def test_the_report(finished):
-    done, folder, _ = finished
+    printed, folder, _ = finished
     report = json.loads((folder / "work" / "report.json").read_text(encoding="utf-8"))
     rows = report["rows"]
     first, averaged = rows["first"], rows["group_averaged"]
@@ -81,7 +110,7 @@ def test_the_report(finished):
     assert cells["group_averaged"][3] == f"{fmean(change):.2f} ± {stdev(change) / 2**0.5:.2f}"
     ppl = first["PPL"]
     assert cells["first"][1] == f"{fmean(ppl):.2f} ± {stdev(ppl) / 2**0.5:.2f}"
-    assert cells["first"][-1] == "25.8" and done.stdout.count("\n") == 4
+    assert cells["first"][-1] == "25.8" and printed.count("\n") == 4
     trained = sorted(path.name for path in (folder / "work" / "trainings").iterdir())
     assert trained == ["first-1", "first-2"]
 
