@@ -14,13 +14,12 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from tests.support.commands import in_fork, run_python
+from tests.support.commands import REPO, in_fork, run_python
 
 # Examples may take any time: the processes of a run share the cores.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
 
-REPO = Path(__file__).resolve().parent.parent
 PLUGIN = REPO / "vaswani_plugin"
 TOY_SENTENCES = {"train": 60, "valid": 20, "test": 60}  # 60 and 20 are no multiples of 8
 

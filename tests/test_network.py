@@ -3,10 +3,8 @@
 What the readers of files do is watched by tests/contracts.
 """
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 from tests.conftest import REPO
 from tests.support.scripts import run_bash
@@ -26,10 +24,8 @@ def test_a_recipe_on_made_text_connects_nowhere(tmp_path):
     """Its first stages, in processes whose Python ends at the first socket."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(REFUSE)
-    # Python itself: the forks of run_bash's own `python` read no sitecustomize.py.
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     watched = tmp_path / "watched"
-    environment = {"PYTHONPATH": str(tmp_path / "site"), "PATH": path, "WATCHED": str(watched)}
+    environment = {"PYTHONPATH": str(tmp_path / "site"), "WATCHED": str(watched)}
     probe = [sys.executable, "-c", "import socket; socket.create_connection(('127.0.0.1', 9))"]
     seen = subprocess.run(probe, env=environment, capture_output=True, text=True)
     assert "NETWORK: socket." in seen.stderr, "the test could see nothing"

@@ -12,8 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
+from tests.conftest import REPO
 from tests.support.commands import run_python
-from tests.support.scripts import ROOT, assert_one_line_error
+from tests.support.scripts import assert_one_line_error
 from vaswani_plugin.text import wordpiece, wordpiece_learning
 from vaswani_plugin.text.characters import remove_invisible
 
@@ -26,7 +27,7 @@ BLANKS = " \t\n\v\f\r\x1c\x1d\x1e\x1f\x85\u2028\u2029"
 def run_script(*arguments: object, stdin: bytes = b""):
     """In a new Python: sentencepiece's threads crash in a fork of a process that ran an engine."""
     return run_python(
-        ROOT / SCRIPT, *arguments, input=stdin.decode(), capture_output=True, encoding="utf-8"
+        REPO / SCRIPT, *arguments, input=stdin.decode(), capture_output=True, encoding="utf-8"
     )
 
 

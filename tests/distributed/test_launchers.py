@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.conftest import PLUGIN, fairseq_environment
+from tests.conftest import PLUGIN, REPO, fairseq_environment
 from tests.distributed.conftest import NO_DROPOUT, assert_same_weights
 from tests.support.forks import Training, train
-from tests.support.scripts import ROOT
 
 UPDATES = 6  # an epoch and a half by two workers
 SECONDS = 240  # none takes a quarter of it, unless nodes wait for one another without end
@@ -26,7 +25,7 @@ SECONDS = 240  # none takes a quarter of it, unless nodes wait for one another w
 # start.sh OPTIONS -- FLAGS: a recipe of one step.
 START = f"""
 recipe=made-up
-source {ROOT}/recipes/common.sh
+source {REPO}/recipes/common.sh
 begin "$@"
 step train train
 """

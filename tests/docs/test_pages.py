@@ -1,12 +1,16 @@
-"""README and docs: links and pictures exist, and quoted code is the code."""
+"""README and docs: links and pictures exist, quoted code and tables are the code's."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 from reference_pages import PAGES
 
-from tests.conftest import REPO
+from tests.conftest import PLUGIN, REPO
+from tests.support.scripts import run_script
+from vaswani_plugin.cli.__main__ import COMMANDS
+from vaswani_plugin.fairseq_plugin.patches import PATCHES
 
 DOCS = REPO / "docs"
 README = REPO / "README.md"
@@ -68,3 +72,31 @@ def quotes() -> list[tuple[str, str, str]]:
 @pytest.mark.parametrize(("page", "source", "code"), quotes())
 def test_quoted_code_is_the_code(page, source, code):
     assert code in (REPO / source).read_text(encoding="utf-8"), f"{page} quotes {source} as it was"
+
+
+def test_the_page_of_seeds_names_files_and_commands_that_exist():
+    for quoted in re.findall(r"`([^`]+)`", (DOCS / "seeds.md").read_text(encoding="utf-8")):
+        words = quoted.split()
+        if re.match(r"[a-z_]+/", quoted):
+            assert (PLUGIN / quoted).exists() or (REPO / quoted).exists(), quoted
+        elif words[0] == "vaswani":
+            assert words[1] in COMMANDS, quoted
+        elif words[0] in ("bash", "python"):
+            assert (REPO / words[1]).is_file(), quoted
+
+
+def test_the_page_of_fairseqs_patches_is_what_its_script_makes():
+    made = run_script("docs/fairseq_patches_table.py")
+    page = (DOCS / "reference" / "fairseq-patches.md").read_text(encoding="utf-8")
+    assert page == made.stdout, "run docs/fairseq_patches_table.py, as it says"
+    assert page.count("\n| ") == 1 + len(PATCHES)
+
+
+def test_records_are_listed_and_name_their_machine_and_no_folder():
+    listed = (DOCS / "evidence" / "index.md").read_text(encoding="utf-8")
+    for path in (DOCS / "evidence").glob("*.json"):
+        assert f"[{path.name}]({path.name})" in listed
+        text = path.read_text(encoding="utf-8")
+        record = json.loads(text)
+        assert record.get("machine") or record.get("processor"), path
+        assert not re.search("/(home|root|tmp|work)/", text), path

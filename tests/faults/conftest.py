@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.forks import Fork, debug_config, start_training
+from tests.support.forks import TrainingFork, debug_config, start_training
 
 TWO_EPOCHS = ("--max-update", "14", "--save-interval-updates", "4", "--keep-interval-updates", "2")
 
 
 @pytest.fixture
-def start(toy_data_bin: Path) -> Callable[..., Fork]:
+def start(toy_data_bin: Path) -> Callable[..., TrainingFork]:
     """``start(SAVE_DIR, "--flag", …, fault=F)`` begins to train as `TWO_EPOCHS` says."""
 
-    def begin(save_dir: Path, *flags: object, fault=None) -> Fork:
+    def begin(save_dir: Path, *flags: object, fault=None) -> TrainingFork:
         return start_training(debug_config(toy_data_bin, save_dir, *TWO_EPOCHS, *flags), fault)
 
     return begin

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.support.forks import Fork, updates_in
+from tests.support.forks import TrainingFork, updates_in
 from vaswani_plugin.fairseq_plugin.training import checkpoints
 from vaswani_plugin.fairseq_plugin.training.trainer import VaswaniTrainer
 
@@ -35,7 +35,7 @@ def killed_at(update):
 
 @pytest.fixture
 def holder(tmp_path):
-    fork = Fork(hold_for_ever, tmp_path / "run")
+    fork = TrainingFork(hold_for_ever, tmp_path / "run")
     fork.wait_for("held")
     yield fork
     os.kill(fork.pid, signal.SIGKILL)

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from trained_bundle import TrainedBundle
 
-from tests.support.scripts import ROOT, run_bash
+from tests.conftest import REPO
+from tests.support.scripts import run_bash
 
-FOLDER = ROOT / "recipes" / "benchmarks"
+FOLDER = REPO / "recipes" / "benchmarks"
 sys.path[:0] = [str(FOLDER), str(FOLDER / "peers")]
 
 import kernels  # noqa: E402

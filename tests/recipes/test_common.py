@@ -11,13 +11,14 @@ import time
 
 import pytest
 
-from tests.support.scripts import ROOT, quick_environment, run_bash
+from tests.conftest import REPO
+from tests.support.scripts import quick_environment, run_bash
 
-RECIPES = sorted(path.stem for path in (ROOT / "recipes").glob("*.sh") if path.stem != "common")
+RECIPES = sorted(path.stem for path in (REPO / "recipes").glob("*.sh") if path.stem != "common")
 RECIPE = f"""#!/usr/bin/env bash
 # A recipe of the tests.
 recipe=made name=one files='' options='name files'
-source {shlex.quote(str(ROOT / "recipes" / "common.sh"))}
+source {shlex.quote(str(REPO / "recipes" / "common.sh"))}
 begin "$@"
 """
 
@@ -233,14 +234,14 @@ def test_a_node_trains_and_does_nothing_else(recipe, program, tmp_path):
 
 def test_one_edited_line_changes_a_step(tmp_path):
     """The patch of docs/how-to/recipes.md."""
-    page = (ROOT / "docs" / "how-to" / "recipes.md").read_text(encoding="utf-8")
+    page = (REPO / "docs" / "how-to" / "recipes.md").read_text(encoding="utf-8")
     (patch,) = re.findall(r"```diff\n(.*?)```", page, re.DOTALL)
     old, new = (line[1:] for line in patch.split("\n")[:2])
-    text = (ROOT / "recipes" / "multi30k.sh").read_text(encoding="utf-8")
+    text = (REPO / "recipes" / "multi30k.sh").read_text(encoding="utf-8")
     assert text.count(f"{old}\n") == 1
     copy = tmp_path / "recipes"
-    shutil.copytree(ROOT / "recipes", copy, ignore=shutil.ignore_patterns("benchmarks", "config"))
-    (tmp_path / "vaswani_plugin").symlink_to(ROOT / "vaswani_plugin")
+    shutil.copytree(REPO / "recipes", copy, ignore=shutil.ignore_patterns("benchmarks", "config"))
+    (tmp_path / "vaswani_plugin").symlink_to(REPO / "vaswani_plugin")
     outputs = []
     for content in (text, text.replace(old, new)):
         (copy / "multi30k.sh").write_text(content, encoding="utf-8")
@@ -267,7 +268,7 @@ GNU_ONLY = (
 
 def test_bash_3_and_the_tools_of_macos_are_enough():
     """As far as words tell; `timeout` of env.sh runs on Linux alone, behind a test of it."""
-    scripts = [*(ROOT / "recipes").glob("*.sh"), ROOT / "recipes" / "lib" / "env.sh"]
+    scripts = [*(REPO / "recipes").glob("*.sh"), REPO / "recipes" / "lib" / "env.sh"]
     for script in scripts:
         for number, line in enumerate(script.read_text(encoding="utf-8").split("\n"), 1):
             code = re.sub(r"(^|\s)#.*", "", line)
@@ -280,7 +281,7 @@ def test_bash_3_and_the_tools_of_macos_are_enough():
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_prints_its_commands_and_its_help(name, tmp_path):
     """A dry run makes nothing, not even the work folder."""
-    script = ROOT / "recipes" / f"{name}.sh"
+    script = REPO / "recipes" / f"{name}.sh"
     work = tmp_path / "work"
     data = {"own_text": ("--train", "a.de", "a.en"), "seq2seq": ("--data", tmp_path)}
     data["translation_as_completion"] = ("--data", tmp_path)
@@ -302,6 +303,6 @@ def test_the_time_is_estimated_from_the_first_speed_that_fairseq_knows():
     for update, speed in ((1, "0"), (2, "2"), (3, "9")):
         record = f'"loss": "9", "wps": "{speed}", "ups": "{speed}", "num_updates": "{update}"'
         log.append(f"INFO | train_inner | {{{record}}}")
-    steps = [sys.executable, str(ROOT / "recipes" / "lib" / "steps.py"), "progress"]
+    steps = [sys.executable, str(REPO / "recipes" / "lib" / "steps.py"), "progress"]
     done = subprocess.run(steps, input="\n".join(log), capture_output=True, text=True, check=True)
     assert done.stderr == "at most 10 min for 1,200 updates\n"

@@ -20,10 +20,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.scripts import ROOT, assert_one_line_error, run_bash
+from tests.conftest import REPO
+from tests.support.scripts import assert_one_line_error, run_bash
 
-ENV = ROOT / "recipes" / "lib" / "env.sh"
-LOCK = ROOT / "uv.lock"
+ENV = REPO / "recipes" / "lib" / "env.sh"
+LOCK = REPO / "uv.lock"
 BASE_PYTHON = Path(sys.base_prefix) / "bin" / "python3"
 NOWHERE = "http://127.0.0.1:1/simple"
 OFFLINE = {
@@ -97,7 +98,7 @@ def test_no_network_then_an_interrupted_installation(tmp_path, has_uv):
 
 
 def write_stamps(venv: Path, *groups: str) -> None:
-    key = f'VASWANI_ROOT="{ROOT}"; source "{ENV}"; vaswani_env_is_current; echo "$vaswani_env_key"'
+    key = f'VASWANI_ROOT="{REPO}"; source "{ENV}"; vaswani_env_is_current; echo "$vaswani_env_key"'
     done = run_bash("-c", key, VASWANI_ENV_FUNCTIONS_ONLY="1", VASWANI_VENV=str(venv))
     for group in groups:
         (venv / f".ready-{group}").write_text(done.stdout)
@@ -129,7 +130,7 @@ def test_a_change_brings_the_installer_back(complete, tmp_path, change):
     copy, settings = tmp_path / "copy", {"PYTHON": "/no/such/python", "VASWANI_GROUPS": ""}
     (copy / "recipes" / "lib").mkdir(parents=True)
     for name in ("recipes/lib/env.sh", "uv.lock", "pyproject.toml"):
-        shutil.copy(ROOT / name, copy / name)
+        shutil.copy(REPO / name, copy / name)
     if change == "stamp":
         (complete / ".ready-recipes").write_text("of another lock")
     elif change == "interpreter":
@@ -165,7 +166,7 @@ def test_two_at_a_time_wait_for_each_other(complete):
 
 
 def test_the_lock_is_up_to_date_and_has_a_hash_for_every_file():
-    check = ["uv", "lock", "--check", "--offline", "--no-cache", "--directory", ROOT]
+    check = ["uv", "lock", "--check", "--offline", "--no-cache", "--directory", REPO]
     done = subprocess.run(check, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     packages = tomllib.loads(LOCK.read_text())["package"]

@@ -12,10 +12,11 @@ from statistics import fmean, stdev
 import pytest
 from fairseq_flags import model_config, parsed
 
+from tests.conftest import REPO
 from tests.support.commands import import_fairseq, in_fork
-from tests.support.scripts import ROOT, assert_one_line_error, run_script
+from tests.support.scripts import assert_one_line_error, run_script
 
-sys.path.insert(0, str(ROOT / "recipes"))
+sys.path.insert(0, str(REPO / "recipes"))
 import experiments  # noqa: E402
 
 from vaswani_plugin.model.architectures import ARCHITECTURES, row_of  # noqa: E402

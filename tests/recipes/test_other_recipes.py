@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import REPO
 from tests.support.recipes import result_of, run_recipe
-from tests.support.scripts import ROOT
 from tests.support.toy_text import toy_lines
 
-REAL_DATA = Path(os.environ.get("VASWANI_DATA", ROOT.parent / "shared" / "data"))
+REAL_DATA = Path(os.environ.get("VASWANI_DATA", REPO.parent / "shared" / "data"))
 
 
 def test_language_model(tmp_path):

@@ -6,9 +6,9 @@ import sys
 import pytest
 import toy_text
 
-from tests.support.scripts import ROOT
+from tests.conftest import REPO
 
-sys.path.insert(0, str(ROOT / "recipes" / "lib"))
+sys.path.insert(0, str(REPO / "recipes" / "lib"))
 
 import parsing_scores  # noqa: E402
 

@@ -32,7 +32,7 @@ from unittest.mock import patch
 
 from vaswani_plugin.cli.__main__ import main
 
-ROOT = Path(__file__).resolve().parents[2]
+REPO = Path(__file__).resolve().parents[2]
 WARNING_FILTERS = list(warnings.filters)
 
 

@@ -4,7 +4,6 @@ import warnings
 from argparse import Namespace
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,10 +14,9 @@ from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig, OmegaConf
 
 import vaswani_plugin
+from tests.conftest import PLUGIN
 
 vaswani_plugin.register()
-
-PLUGIN = Path(vaswani_plugin.__file__).parent
 
 
 def parsed(*flags: str, make_parser: Callable = options.get_training_parser) -> Namespace:

@@ -52,7 +52,7 @@ def as_worker(cfg: DictConfig, rank: int, workers: int, meeting: Path) -> DictCo
     return cfg
 
 
-class Fork(commands.Fork):
+class TrainingFork(commands.Fork):
     """One whose end is a number, and which tells what it printed after its end, too."""
 
     ended: subprocess.CompletedProcess | None = None
@@ -67,9 +67,9 @@ class Fork(commands.Fork):
         return self.ended.stdout + self.ended.stderr if self.ended else super().output()
 
 
-def start_training(cfg: DictConfig, fault: Callable[[], None] | None = None) -> Fork:
+def start_training(cfg: DictConfig, fault: Callable[[], None] | None = None) -> TrainingFork:
     """Train in a fork, after `fault` was called there."""
-    return Fork(_train, cfg, fault)
+    return TrainingFork(_train, cfg, fault)
 
 
 def _train(cfg: DictConfig, fault: Callable[[], None] | None) -> None:
@@ -84,9 +84,6 @@ def _train(cfg: DictConfig, fault: Callable[[], None] | None) -> None:
     if fault is not None:
         fault()
     distributed_utils.call_main(cfg, command.main)
-
-
-SECONDS = 240  # none takes so long, unless workers wait for one another without end
 
 
 @dataclass(frozen=True)
@@ -134,7 +131,7 @@ def train(
         )
         for rank in range(workers)
     ]
-    codes = [abs(run.wait(SECONDS)) for run in runs]
+    codes = [abs(run.wait()) for run in runs]
     losses = json.loads(record.read_text()) if record.exists() else []
     return Training(max(codes), losses, folder, "".join(run.output() for run in runs))
 

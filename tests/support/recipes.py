@@ -4,13 +4,14 @@ import json
 import subprocess
 from pathlib import Path
 
-from tests.support.scripts import ROOT, run_bash
+from tests.conftest import REPO
+from tests.support.scripts import run_bash
 from tests.support.toy_text import write_toy
 
 
 def run_recipe(name: str, work: Path, *args: object) -> subprocess.CompletedProcess:
     """Run it to its end."""
-    script = ROOT / "recipes" / f"{name}.sh"
+    script = REPO / "recipes" / f"{name}.sh"
     done = run_bash(script, "--scale", "tiny", "--cpu", "--work", work, *args, timeout=1500)
     assert done.returncode == 0, done.stderr[-3000:]
     return done

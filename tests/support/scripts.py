@@ -5,9 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.commands import in_fork
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.commands import REPO, in_fork
 
 
 def run_script(
@@ -18,7 +16,7 @@ def run_script(
     timeout: float = 300,
 ) -> subprocess.CompletedProcess:
     """Runs a Python script, named from the repository's root, in a fork."""
-    return in_fork(ROOT / path, *args, stdin=stdin or b"", cwd=cwd, timeout=timeout)
+    return in_fork(REPO / path, *args, stdin=stdin or b"", cwd=cwd, timeout=timeout)
 
 
 def quick_environment() -> dict[str, str]:

@@ -16,15 +16,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.commands import python_command
+from tests.support.commands import REPO, python_command
 
 REASON = "the service and its clients need pip install '.[serve]' and the dependency group test"
 pytest.importorskip("starlette", reason=REASON)
 pytest.importorskip("uvicorn", reason=REASON)
 httpx = pytest.importorskip("httpx", reason=REASON)
 LibreTranslateAPI = pytest.importorskip("libretranslatepy", reason=REASON).LibreTranslateAPI
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class Running:
@@ -35,7 +33,7 @@ class Running:
     """
 
     def __init__(self, command: list[str]) -> None:
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        environment = os.environ | {"PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
             command,
             stderr=subprocess.PIPE,
@@ -105,7 +103,7 @@ def running(command: list[str]) -> Iterator[Running]:
 
 def fake_service(**given: Any) -> list[str]:
     """The command of fake_service.py with these settings."""
-    return python_command(ROOT / "tests/support/fake_service.py", json.dumps(given))
+    return python_command(REPO / "tests/support/fake_service.py", json.dumps(given))
 
 
 def get(service: Running, path: str) -> Any:

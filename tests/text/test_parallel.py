@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.scripts import ROOT
+from tests.conftest import REPO
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.lines import read_lines
 from vaswani_plugin.text.parallel import map_blocks, process_file, read_blocks
@@ -89,7 +89,7 @@ def wait_until(condition, what: str) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="NOT TESTED: looks for processes in /proc")
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
 def test_workers_end_with_their_parent(tmp_path, sent):
-    script = [sys.executable, str(ROOT / "data-prep" / "normalize_tokenize.py")]
+    script = [sys.executable, str(REPO / "data-prep" / "normalize_tokenize.py")]
     with subprocess.Popen(
         [*script, "--language", "en", "--workers", "2", "--output", str(tmp_path / "out")],
         stdin=subprocess.PIPE,
