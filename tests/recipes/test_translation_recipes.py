@@ -102,7 +102,7 @@ CASES = {
     **{"multi30k": captions, "iwslt14_de_en": iwslt, "tatoeba": tatoeba},
     "translation_as_completion": None,
 }
-UNTIL = dict.fromkeys(("multi30k", "iwslt14_de_en", "tatoeba"), "binarize")
+UNTIL = dict.fromkeys(("wmt14_en_fr", "multi30k", "iwslt14_de_en", "tatoeba"), "binarize")
 UNTIL["translation_as_completion"] = "code"
 """After these steps the recipes do what the others do; their whole runs are slow tests."""
 SLOW = {*UNTIL, "wmt14_en_de"}  # its subwords are the quickstart's
@@ -120,7 +120,8 @@ def test_data_of_its_own(name, tmp_path):
     run_recipe(name, work, *arguments(name, tmp_path), "--until", UNTIL[name])
     assert (work / "data-bin").is_dir() and not (work / "checkpoints").exists()
     for split in ("train", "valid", "test"):
-        sides = list((work / "raw" if "completion" in name else work / "bpe").glob(f"{split}.*"))
+        text = {"wmt14_en_fr": "pieces", "translation_as_completion": "raw"}.get(name, "bpe")
+        sides = list((work / text).glob(f"{split}.*"))
         counts = {len(path.read_bytes().split(b"\n")) - 1 for path in sides}
         assert len(sides) == 2 and len(counts) == 1 and counts.pop() > 10
 
