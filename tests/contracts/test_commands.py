@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import fairseq_environment
 from tests.contracts.conftest import COMMANDS, arguments
-from tests.support.commands import Ended, Fork, vaswani
-from tests.support.without_fairseq import run_without_fairseq
+from tests.support.commands import Ended, Fork, run_python, vaswani
 from vaswani_plugin.cli.__main__ import main
 
 TEXTS = [(name, text) for name, command in COMMANDS.items() for text in command.texts]
@@ -62,10 +62,25 @@ def test_it_writes_its_files_and_nothing_else(undisturbed, name):
     assert files.keys() == set(COMMANDS[name].outputs) and all(files.values())
 
 
+WITHOUT_FAIRSEQ = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("fairseq", "fairseq_cli", "hydra", "omegaconf"):
+            raise ModuleNotFoundError(f"No module named {name!r}: blocked by the test")
+
+sys.meta_path.insert(0, Blocked())
+from vaswani_plugin.cli.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 @pytest.mark.parametrize("name", ["lm", "parse"])
 def test_models_of_ours_need_no_fairseq(undisturbed, world, tmp_path, name):
-    done = run_without_fairseq(*arguments(name, world, tmp_path))
-    assert (done.returncode, done.stderr.decode()) == (0, undisturbed(name)[0].err)
+    command = ("-c", WITHOUT_FAIRSEQ, *arguments(name, world, tmp_path))
+    done = run_python(*command, capture_output=True, text=True, env=fairseq_environment())
+    assert (done.returncode, done.stderr) == (0, undisturbed(name)[0].err)
     assert written(tmp_path).keys() == set(COMMANDS[name].outputs)
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import fairseq
 import numpy as np
 import pytest
-from trained_bundle import TrainedBundle
+from bundle import make_bundle, make_settings
 
-from tests.conftest import REPO
+from tests.conftest import REPO, binarize, write_toy_corpus
 from tests.support.scripts import run_bash
 
 FOLDER = REPO / "recipes" / "benchmarks"
@@ -187,19 +187,35 @@ def test_training_and_kernels_run(toy_data_bin, tmp_path):
     assert "ours | failed: " in failed.stdout and "--no-such" in failed.stdout
 
 
+TRAINING = (
+    *("--task", "vaswani_translation", "--arch", "vaswani_debug", "--d-model", "32"),
+    *("--max-tokens", "800", "--max-update", "300", "--dropout", "0", "--label-smoothing", "0"),
+    *("--lr-scheduler", "fixed", "--lr", "0.004", "--num-workers", "0", "--cpu"),
+    *("--disable-validation", "--no-epoch-checkpoints", "--no-progress-bar"),
+)
+SETTINGS = ["lowercase=false", "normalize_punctuation=false", "tokenizer=none", "subwords=none"]
+
+
+@pytest.fixture
+def trained(tmp_path, run_fairseq) -> Path:
+    """A folder with text, binarized data and the bundle of a model that writes it backwards."""
+    text, data = tmp_path / "text", tmp_path / "bin"
+    text.mkdir()
+    write_toy_corpus(text)
+    binarize(text, data)
+    run = run_fairseq("train", data, *TRAINING, "--save-dir", tmp_path / "saved")
+    assert run.returncode == 0, run.stderr
+    settings = make_settings("src-tgt", SETTINGS, data)
+    make_bundle(tmp_path / "saved" / "checkpoint_last.pt", data, settings, tmp_path / "model")
+    return tmp_path
+
+
 @pytest.mark.slow
-def test_every_engine_decodes(tmp_path):
+def test_every_engine_decodes(trained, tmp_path):
     pytest.importorskip("ctranslate2")
-    trained = TrainedBundle(tmp_path)
-    flags = (
-        "--model",
-        trained.folder / "model.pt",
-        "--data-bin",
-        trained.data,
-        "--subset",
-        "train",
-    )
-    flags += ("--bundle", trained.folder, "--lines", trained.text / "train.src", "--single", 3)
+    bundle, text = trained / "model", trained / "text"
+    flags = ("--model", bundle / "model.pt", "--data-bin", trained / "bin", "--subset", "train")
+    flags += ("--bundle", bundle, "--lines", text / "train.src", "--single", 3)
     flags += ("--work", tmp_path / "w", "--sentences", 24, "--repetitions", 1, "--threads", 1)
     done = run_bash(FOLDER / "decoding.sh", *flags, "--output-length", 7)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -209,7 +225,8 @@ def test_every_engine_decodes(tmp_path):
         assert row["batch_subwords"] == row["one_subwords"] == 7
     assert len(result["processes"]) >= 4 and "| search alone |" in done.stdout
     translated = (tmp_path / "w" / "vaswani translate.txt").read_text().split("\n")[:24]
-    assert sum(map(str.__eq__, translated, trained.lines("train.tgt")[:24])) > 20
+    expected = (text / "train.tgt").read_text(encoding="utf-8").split("\n")[:24]
+    assert sum(map(str.__eq__, translated, expected)) > 20
 
 
 @pytest.mark.slow
