@@ -49,7 +49,9 @@ part() { # NAME COMMAND...: what it prints goes into the report, or how it faile
   fi | tee -a "$report"
 }
 printf '# Report of gpu.sh\n' >"$report"
-part training python "$benchmarks/training.py" --sizes "${sizes[@]}" --vocabulary $rows --work "$work/training" "${training[@]}"
+train=(python "$benchmarks/training.py" --sizes "${sizes[@]}" --vocabulary "$rows" --work "$work/training")
+part training "${train[@]}" "${training[@]}"
+part "stock without cuDNN's attention, as ours" env TORCH_CUDNN_SDPA_DEPRIORITIZED=1 "${train[@]}" "${training[@]}" --sides stock
 data=$work/training/synthetic-$rows/data-bin model=$work/hardly-trained-$arch # for outputs of the same length, one update will do
 part checkpoint env LOGLEVEL=WARNING fairseq-train "$data" --user-dir "$VASWANI_ROOT/vaswani_plugin" --arch $arch --positions sinusoidal-fairseq \
   --max-tokens 400 --max-update 1 --seed 1 --num-workers 0 --disable-validation --no-epoch-checkpoints --save-dir "$model" --no-progress-bar $cpu

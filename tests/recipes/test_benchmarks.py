@@ -260,7 +260,11 @@ def test_a_part_that_fails_is_reported_and_the_others_run(tmp_path):
     done = run_bash(FOLDER / "gpu.sh", "--cpu", tmp_path / "work", PATH=path)
     assert done.returncode == 1 and "a part failed" in done.stderr
     report = (tmp_path / "work" / "gpu-report.md").read_text()
-    assert "**Failed**: no memory" in report and report.count("3 ran") == 3
+    assert (
+        "**Failed**: no memory" in report
+        and report.count("3 ran") == 3
+        and report.count("**Failed**") == 2
+    )
 
 
 def test_start_up(tmp_path):
