@@ -469,8 +469,8 @@ search = Search(
     [TransformerModel(translator)], dictionary, SearchOptions(max_len_a=0, max_len_b=20)
 )
 best = search.run(source, start=START)[0]
-show_hypotheses("Search", [(found["tokens"].tolist(), found["score"]) for found in best])
-assert best[0]["tokens"].tolist() == finished[0][0][1:]
+show_hypotheses("Search", [(found.tokens.tolist(), found.score) for found in best])
+assert best[0].tokens.tolist() == finished[0][0][1:]
 
 # %% [markdown]
 # ## What the heads look at
