@@ -38,21 +38,6 @@ def test_path_of_convolutions_by_walking(n: int, k: int) -> None:
     assert layers_to_join(n, k) == layers
 
 
-@pytest.mark.parametrize(
-    ("sizes", "message"),
-    [
-        ((0, 8, 3, 1), "--n is 0"),
-        ((8, 0, 3, 1), "--d is 0"),
-        ((8, 8, 1, 1), "--k is 1; it must be at least 2"),
-        ((8, 8, 3, 0), "--r is 0"),
-        ((8, 8, 3, 9), "--r 9 is no restriction of --n 8"),
-    ],
-)
-def test_sizes_that_make_no_layer(sizes: tuple[int, ...], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        table_1(*sizes)
-
-
 def test_power_is_found_again() -> None:
     sizes = [3, 10, 40, 1000]
     assert fitted_exponent(sizes, [7 * s**1.5 for s in sizes]) == pytest.approx(1.5)

@@ -1,10 +1,8 @@
 """Training FLOPs: the paper's two figures, from their inputs; Table 2."""
 
-import math
-
 import pytest
 
-from vaswani_plugin.metrics.cost import TABLE_2, flops_by_time, paper_trainings
+from vaswani_plugin.metrics.cost import TABLE_2, paper_trainings
 
 # Table 2, transcribed a second time: BLEU EN-DE, BLEU EN-FR, FLOPs EN-DE, FLOPs EN-FR
 IN_TABLE_2 = """
@@ -30,12 +28,6 @@ def test_the_papers_figures_from_their_inputs() -> None:
     rows = {row.model: row for row in TABLE_2}
     for row in (base, big):
         assert rows[row["model"]].flops_en_de == row["printed_flops"]
-
-
-@pytest.mark.parametrize("inputs", [(0, 1, 1.0), (1.0, 0, 1.0), (1.0, 1, -2.0), (math.nan, 1, 1)])
-def test_numbers_that_make_no_cost(inputs: tuple) -> None:
-    with pytest.raises(ValueError, match="must be a number above 0"):
-        flops_by_time(*inputs)
 
 
 def test_table_2():
