@@ -139,7 +139,7 @@ class VaswaniTrainer(Trainer):
         chosen = given
         # with --no-last-checkpoints a start begins anew; sharded workers each have their own file
         if not (is_named or options.no_last_checkpoints or self.is_fsdp):
-            chosen = self._choose(last)
+            chosen = checkpoints.choose(last, self.checkpoint_suffix)
         loaded = self._load(
             str(chosen), reset_optimizer, *args, reset_meters=reset_meters, **kwargs
         )
@@ -154,15 +154,6 @@ class VaswaniTrainer(Trainer):
                 if not options.no_save:  # a complete training doesn't save again
                     PathManager.copy(str(chosen), filename, overwrite=True)
         return loaded
-
-    def _choose(self, last: Path) -> Path:
-        """The checkpoint that the first worker chose, in this worker's own folder."""
-        is_first = self.is_data_parallel_master
-        name = checkpoints.choose(last, self.checkpoint_suffix).name if is_first else None
-        if self.data_parallel_world_size > 1:
-            group, device = self.data_parallel_process_group, self.device
-            name = distributed_utils.broadcast_object(name, 0, group, device)
-        return last.with_name(name)
 
     def _load(self, filename: str, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
         """Load as fairseq does; refuse a file that only some workers see: the others begin anew."""
@@ -226,10 +217,7 @@ class VaswaniTrainer(Trainer):
         """
         common = self.cfg.common
         scaled = common.fp16 or (common.amp and self.cuda)
-        apart = self.cfg.optimization.use_bmuf or (
-            self.cfg.distributed_training.ddp_backend == "slowmo"
-        )
-        if scaled or apart or self.is_fsdp or self.tpu:
+        if scaled or self.is_fsdp or self.tpu:
             return super().clip_grad_norm(clip_norm)
         return self.optimizer.clip_grad_norm(clip_norm, aggregate_norm_fn=refuse_nonfinite)
 
