@@ -54,6 +54,7 @@ def text_data_bin(tmp_path_factory):
         ((*DEBUG, "--adam-betas", "(1.0,0.98)"), "beta parameter at index 0: 1.0"),
         ((*DEBUG, "--cpu", "--fp16"), "--fp16 is for GPUs; on a CPU give --amp or --bf16"),
         ((*DEBUG, "--bf16", "--amp"), "--bf16 and --amp: .*; leave out one of them"),
+        ((*DEBUG, "--memory-efficient-bf16"), "no float32 copies of weights, .*; give --bf16"),
         ((*DEBUG, "--best-checkpoint-metric", "bleu"), "metric bleu needs --eval-bleu"),
         ((*DEBUG, "--next-word"), "--next-word is for --task vaswani_parsing"),
         ((*LANGUAGE, "vaswani_lm_one_layer", "--d-hidden", "0"), "--d-hidden is 0"),

@@ -38,3 +38,35 @@ def test_a_rate_without_effect_is_named(caplog, flags, is_said):
     with caplog.at_level(logging.WARNING):
         refuse_what_cannot_train(training_config("--arch", "vaswani_debug", *flags))
     assert ("--lr 0.1 has no effect" in caplog.text) == is_said
+
+
+def test_every_worker_takes_the_choice_of_the_first(monkeypatch, tmp_path):
+    """They may see other files, or a disk's error; each resuming by itself, they would deadlock."""
+    second = types.SimpleNamespace(
+        is_data_parallel_master=False,
+        data_parallel_world_size=2,
+        data_parallel_process_group=None,
+        device=None,
+        checkpoint_suffix="",
+    )
+    received = {None: "checkpoint1.pt"}
+    monkeypatch.setattr(
+        trainer.distributed_utils, "broadcast_object", lambda name, *_: received[name]
+    )
+    last = tmp_path / "checkpoint_last.pt"
+    last.touch()
+    assert VaswaniTrainer._choose(second, last) == tmp_path / "checkpoint1.pt"
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_ours"),
+    [((), True), (("--use-bmuf",), False), (("--ddp-backend", "slowmo"), False)],
+)
+def test_workers_that_share_no_gradients_leave_nan_to_fairseq(monkeypatch, flags, is_ours):
+    """One that skips an update alone would wait for the others for ever."""
+    own = object.__new__(VaswaniTrainer)
+    own.cfg = training_config("--arch", "vaswani_debug", "--cpu", *flags)
+    own.cuda = own.tpu = False
+    own._optimizer = types.SimpleNamespace(clip_grad_norm=lambda *_, **__: "ours")
+    monkeypatch.setattr(VaswaniTrainer.__base__, "clip_grad_norm", lambda *_: "")
+    assert own.clip_grad_norm(1.0) == ("ours" if is_ours else "")

@@ -176,6 +176,12 @@ def test_with_no_other_flag_the_run_is_the_paper():
     assert cfg.optimization.clip_norm == 0
 
 
+def test_recurrent_models_clip_gradients_unless_told_otherwise():
+    lstm = ("--task", "vaswani_language_modeling", "--arch", "vaswani_lm_lstm_tiny")
+    for flags, norm in (((), 0.25), (("--clip-norm", "3"), 3.0), (("--clip-norm", "0"), 0.0)):
+        assert training_config(*lstm, *flags).optimization.clip_norm == norm
+
+
 def test_the_schedule_reads_the_width_of_the_model():
     assert training_config("--arch", "vaswani_big").lr_scheduler.d_model == 1024
     flags = ("--arch", "vaswani_big", "--d-model", "96")

@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 import torch
 from fairseq import tasks
-from fairseq.data import LanguagePairDataset, TokenBlockDataset, language_pair_dataset
+from fairseq.data import (
+    LanguagePairDataset,
+    TokenBlockDataset,
+    data_utils,
+    language_pair_dataset,
+)
 from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetBuilder
 from fairseq_flags import training_config
 from hypothesis import given
@@ -187,6 +192,14 @@ def make_dataset(count: int = 4000, seed: int = 3, **flags) -> SentencePairs:
     sides = [[torch.full((size,), 5) for size in sizes] for sizes in (source, target)]
     fairseqs = LanguagePairDataset(sides[0], source, words, sides[1], target, words, **flags)
     return SentencePairs(fairseqs, by_longer_side=True)
+
+
+def test_a_seed_decides_on_the_order_of_equal_pairs():
+    dataset, orders = make_dataset(), []
+    for seed in (1, 1, 2):
+        with data_utils.numpy_seed(seed):
+            orders.append(dataset.ordered_indices().tolist())
+    assert orders[0] == orders[1] != orders[2]
 
 
 def translation_task(data, *flags):

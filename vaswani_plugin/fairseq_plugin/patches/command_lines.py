@@ -152,7 +152,9 @@ def complete_command_lines() -> None:
             arch = probe.parse_known_args(arguments)[0].arch
             task = task_of(arch)
             if task is not None:
-                parser.set_defaults(task=task, clip_norm=values_of(task, arch)[CLIPPING])
+                parser.set_defaults(task=task)
+                if norm := values_of(task, arch)[CLIPPING]:  # the recurrent models'
+                    parser.set_defaults(clip_norm=norm)
             asked = [argument for argument in arguments if argument in ("-h", "--help")]
             if asked and arch in ARCH_MODEL_REGISTRY:
                 rest = [argument for argument in arguments if argument not in asked] + ["DATA"]

@@ -56,9 +56,15 @@ class Request:
         if not self.saved:
             return
         any_worker(trainer, True)  # the worker that saves may need longer than the others
+        options = trainer.cfg.checkpoint
+        is_lost = options.no_save or options.no_last_checkpoints
         logger.warning(
-            "left as asked after update %d, exit code %d: the same command resumes if it saves",
-            *(trainer.get_num_updates(), EXIT_CODE_WHEN_PREEMPTED),
+            "left as asked after update %d, exit code %d: %s",
+            trainer.get_num_updates(),
+            EXIT_CODE_WHEN_PREEMPTED,
+            "no last checkpoint, by your options; the same command begins anew"
+            if is_lost
+            else "the same command resumes",
         )
         raise SystemExit(EXIT_CODE_WHEN_PREEMPTED)
 

@@ -44,6 +44,12 @@ def refuse_what_cannot_train(cfg: Any) -> None:
             "--bf16 and --amp: together they would train bfloat16 weights without float32 copies;"
             " leave out one of them"
         )
+    for flag in ("memory_efficient_bf16", "memory_efficient_fp16"):
+        if common[flag]:
+            raise UserError(
+                f"--{flag.replace('_', '-')} keeps no float32 copies of weights, and small updates"
+                f" are lost; give --{flag[-4:]}"
+            )
     if cfg.checkpoint.best_checkpoint_metric == "bleu" and not getattr(
         cfg.task, "eval_bleu", False
     ):
@@ -139,7 +145,7 @@ class VaswaniTrainer(Trainer):
         chosen = given
         # with --no-last-checkpoints a start begins anew; sharded workers each have their own file
         if not (is_named or options.no_last_checkpoints or self.is_fsdp):
-            chosen = checkpoints.choose(last, self.checkpoint_suffix)
+            chosen = self._choose(last)
         loaded = self._load(
             str(chosen), reset_optimizer, *args, reset_meters=reset_meters, **kwargs
         )
@@ -155,8 +161,17 @@ class VaswaniTrainer(Trainer):
                     PathManager.copy(str(chosen), filename, overwrite=True)
         return loaded
 
+    def _choose(self, last: Path) -> Path:
+        """The checkpoint that the first worker chose, in this worker's own folder."""
+        is_first = self.is_data_parallel_master
+        name = checkpoints.choose(last, self.checkpoint_suffix).name if is_first else None
+        if self.data_parallel_world_size > 1:
+            group, device = self.data_parallel_process_group, self.device
+            name = distributed_utils.broadcast_object(name, 0, group, device)
+        return last.with_name(name)
+
     def _load(self, filename: str, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
-        """Load as fairseq does; refuse a file that only some workers see: the others begin anew."""
+        """Load as fairseq does; refuse a file that only some workers see, who would deadlock."""
         workers = self.data_parallel_world_size
         if workers > 1:
             seen = torch.tensor([float(PathManager.isfile(filename))], device=self.device)
@@ -217,7 +232,10 @@ class VaswaniTrainer(Trainer):
         """
         common = self.cfg.common
         scaled = common.fp16 or (common.amp and self.cuda)
-        if scaled or self.is_fsdp or self.tpu:
+        apart = self.cfg.optimization.use_bmuf or (
+            self.cfg.distributed_training.ddp_backend == "slowmo"
+        )  # workers that share no gradients: one that skips would count one update fewer
+        if scaled or apart or self.is_fsdp or self.tpu:
             return super().clip_grad_norm(clip_norm)
         return self.optimizer.clip_grad_norm(clip_norm, aggregate_norm_fn=refuse_nonfinite)
 
