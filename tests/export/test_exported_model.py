@@ -149,3 +149,13 @@ def test_a_folder_that_holds_something_stays(made, tmp_path, capsys, to):
     assert main(["export", "--to", to, "--model", str(made), "--output", str(tmp_path)]) == 1
     assert "is not an empty folder" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+@pytest.mark.parametrize("to", ["fairseq", "huggingface", "ctranslate2", "onnx"])
+def test_how_a_model_was_trained_is_no_part_of_it(tmp_path, to):
+    training = ("--initial-weights", "normal", "--checkpoint-activations", "--compile")
+    bundle = write_toy_bundle(tmp_path, model=("--arch", "vaswani_debug", *training))
+    more = {"huggingface": ["--without-tokenizer"], "fairseq": ["--allow-layer-norm-eps"]}
+    flags = [*more.get(to, []), "--model", str(bundle), "--output", str(tmp_path / "out")]
+    assert main(["export", "--to", to, *flags]) == 0
+    assert (tmp_path / "out").exists()

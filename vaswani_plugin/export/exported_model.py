@@ -43,9 +43,10 @@ EXPRESSED = frozenset(
         *("dropout", "attention_dropout", "activation_dropout", "positions", "share_embeddings"),
         *("attention_window", "attention_scale", "next_word", "layer_norm_eps"),
         *("max_source_positions", "max_target_positions"),
+        *("initial_weights", "checkpoint_activations", "compile"),  # of a training alone
     )
 )
-"""The options that exports know: each either writes or refuses one."""
+"""The options that exports know: each either writes or refuses one, or it leaves no trace."""
 KNOWN_MODULES = (
     *(EncoderDecoder, Encoder, Decoder, LanguageModel),
     *(EncoderLayer, DecoderLayer, MultiHeadAttention, FeedForward, AddNorm, Embedding),
