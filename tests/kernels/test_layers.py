@@ -99,8 +99,13 @@ def layer(monkeypatch):
 
 
 def test_the_linear_layer_steps_aside(layer):
-    """For autocast, transforms of torch.func, torch.compile and another device."""
+    """For autocast, transforms of torch.func, torch.compile, another device and subclasses."""
     x = torch.randn(40, 9)
+
+    class Noted(torch.Tensor):
+        pass
+
+    assert type(layer(x.as_subclass(Noted))) is Noted
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert layer(x).dtype == torch.bfloat16
     parameters = {name: p.detach() for name, p in layer.named_parameters()}
