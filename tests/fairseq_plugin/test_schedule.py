@@ -153,6 +153,15 @@ def test_a_resumed_halving_goes_on_exactly(stop):
     assert rest == expected[epoch * 100 :]
 
 
+def test_an_epoch_with_more_updates_than_the_others_is_one_epoch():
+    schedule = make_halving(constant_epochs=2.0)
+    for update in range(1, 101):
+        schedule.step_update(update)
+    schedule.step_begin_epoch(2)
+    rates = [schedule.step_update(update) for update in range(101, 260)]
+    assert rates == [0.7] * 99 + [0.35] * 60
+
+
 @pytest.mark.parametrize("make", [make_schedule, make_halving])
 @pytest.mark.parametrize("state", [{"lr": [0.001]}, {"best": 2.0, "last_epoch": 3}])
 def test_the_state_of_another_schedule_is_refused(make, state):
