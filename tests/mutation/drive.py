@@ -33,7 +33,7 @@ WORK = ROOT / "work" / "mutation"
 # The tests of each room, beside tests/ROOM.
 ROOMS = {
     "modules": ["tests/fairseq_plugin/models", "tests/fairseq_plugin/test_schedule.py"],
-    "search": ["tests/fairseq_plugin/models", "tests/devices"],
+    "search": ["tests/fairseq_plugin/models", "tests/devices", "tests/inference"],
     "metrics": ["tests/cli"],
     "fairseq_plugin": [],
     "text": ["tests/data_prep", "tests/contracts"],
