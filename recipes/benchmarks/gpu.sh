@@ -24,12 +24,12 @@ for word in "$@"; do case $word in
 esac done
 if [[ -n $cpu ]]; then
   sizes=(debug) arch=vaswani_debug rows=1000 seconds=1500
-  training=(--device cpu --max-tokens 400 --updates 3 --repetitions 1) decoding=(--sentences 16)
+  flags=(--device cpu --max-tokens 400 --updates 3 --repetitions 1) decoding=(--sentences 16)
 else
   memory=$(python -c 'import torch as t; print(t.cuda.is_available() and t.cuda.mem_get_info()[1] >> 20)')
   [[ $memory != False ]] || die 1 'PyTorch finds no GPU on this machine; --cpu rehearses'
   sizes=(base big) arch=vaswani_base rows=37000 seconds=400
-  training=(--device gpu --precision bf16 --max-tokens $((memory > 60000 ? 25000 : 4096)) --updates 30 --repetitions 2)
+  flags=(--device gpu --precision bf16 --max-tokens $((memory > 60000 ? 25000 : 4096)) --updates 30 --repetitions 2)
   decoding=(--sentences 2000 --gpu)
 fi
 mkdir -p "$work" && work=$(cd "$work" && pwd -P)
@@ -49,10 +49,11 @@ part() { # NAME COMMAND...: what it prints goes into the report, or how it faile
   fi | tee -a "$report"
 }
 printf '# Report of gpu.sh\n' >"$report"
-train=(python "$benchmarks/training.py" --sizes "${sizes[@]}" --vocabulary "$rows" --work "$work/training")
-part training "${train[@]}" "${training[@]}"
-part "stock without cuDNN's attention, as ours" env TORCH_CUDNN_SDPA_DEPRIORITIZED=1 "${train[@]}" "${training[@]}" --sides stock
+training=(python "$benchmarks/training.py" --sizes "${sizes[@]}" "${flags[@]}")
+part training "${training[@]}" --vocabulary $rows --work "$work/training"
 data=$work/training/synthetic-$rows/data-bin model=$work/hardly-trained-$arch # for outputs of the same length, one update will do
+part stock-without-cudnn-attention env TORCH_CUDNN_SDPA_DEPRIORITIZED=1 "${training[@]}" --sides stock --data "$data" \
+  --work "$work/stock-without-cudnn-attention"
 part checkpoint env LOGLEVEL=WARNING fairseq-train "$data" --user-dir "$VASWANI_ROOT/vaswani_plugin" --arch $arch --positions sinusoidal-fairseq \
   --max-tokens 400 --max-update 1 --seed 1 --num-workers 0 --disable-validation --no-epoch-checkpoints --save-dir "$model" --no-progress-bar $cpu
 part decoding python "$benchmarks/decoding.py" --alone --data-bin "$data" --model "$model/checkpoint_last.pt" \
