@@ -4,11 +4,13 @@ Our own models, tasks and launchers are in tests/distributed.
 """
 
 import argparse
+import pickle
 
 import pytest
 import torch
 from fairseq.distributed import utils as distributed_utils
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
+from torch.multiprocessing import ProcessRaisedException
 
 import vaswani_plugin
 from tests.conftest import STOCK_TINY
@@ -16,6 +18,8 @@ from vaswani_plugin.fairseq_plugin.patches import distribution
 
 vaswani_plugin.register()
 
+HOST = {"distributed_init_method": "tcp://host:1"}
+ERROR = f"{distribution.__name__}.{distribution.WorkersError.__name__}"
 needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="mends machines without GPUs")
 
 
@@ -29,7 +33,25 @@ def test_a_workers_complaint_reaches_the_user(toy_data_bin, run_fairseq, tmp_pat
     assert "Traceback" not in run.stderr
 
 
-HOST = {"distributed_init_method": "tcp://host:1"}
+@needs_no_gpu
+def test_the_complaint_is_told_not_the_connection_that_it_broke(monkeypatch, tmp_path):
+    texts = ["RuntimeError: Connection closed by peer", None, f"{ERROR}: data: no file\n"]
+    files = [tmp_path / str(number) for number in range(len(texts))]
+    for file, text in zip(files, texts, strict=True):
+        if text is not None:
+            file.write_bytes(pickle.dumps(text))
+
+    def join():
+        raise ProcessRaisedException(texts[0], 0, 1)
+
+    workers = argparse.Namespace(join=join, error_files=files)
+    monkeypatch.setattr(torch.multiprocessing, "spawn", lambda *args, **options: workers)
+    cfg = settings(distributed_world_size=3, **HOST)
+    with pytest.raises(distribution.WorkersError, match="^data: no file$"):
+        distributed_utils.call_main(cfg, print)
+    files[2].unlink()
+    with pytest.raises(ProcessRaisedException, match="Connection closed"):
+        distributed_utils.call_main(cfg, print)
 
 
 def training(**changes) -> argparse.Namespace:
@@ -47,6 +69,11 @@ def training(**changes) -> argparse.Namespace:
         "tpu": False,
     }
     return argparse.Namespace(**settings | changes)
+
+
+def settings(**changes) -> DictConfig:
+    common = {"cpu": True, "tpu": False}
+    return OmegaConf.create({"common": common, "distributed_training": vars(training(**changes))})
 
 
 @needs_no_gpu
@@ -77,16 +104,15 @@ def test_who_starts_which_workers(monkeypatch, world, more, ranks):
         monkeypatch.delenv(name, raising=False)
     started = []
 
-    def spawn(function, args, nprocs):
+    def spawn(function, args, nprocs, join):
         _, cfg, kwargs = args
         assert cfg.distributed_training.distributed_backend == "gloo"
         assert cfg.distributed_training.distributed_init_method.startswith("tcp://")
         started.extend(kwargs["start_rank"] + number for number in range(nprocs))
+        return argparse.Namespace(join=lambda: True)
 
     monkeypatch.setattr(torch.multiprocessing, "spawn", spawn)
     monkeypatch.setattr(distributed_utils, "distributed_main", lambda *args: started.append("here"))
-    settings = vars(training(distributed_world_size=world, **more))
-    common = {"cpu": True, "tpu": False}
-    cfg = OmegaConf.create({"common": common, "distributed_training": settings})
+    cfg = settings(distributed_world_size=world, **more)
     distributed_utils.call_main(cfg, lambda cfg: started.append("alone"))
     assert started == ranks

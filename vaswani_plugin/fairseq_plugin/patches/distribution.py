@@ -1,10 +1,12 @@
 """Several workers: started by torchrun or by fairseq, with and without GPUs."""
 
 import os
+import pickle
 import random
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -121,16 +123,23 @@ def _spawn(cfg: DictConfig, main: Callable, kwargs: dict[str, Any]) -> None:
     several = (distributed.distributed_num_procs or 1) > 1
     here = distributed.distributed_num_procs if several else distributed.distributed_world_size
     distributed.distributed_rank = None  # each worker takes first + its number
+    workers = torch.multiprocessing.spawn(
+        _work,
+        args=(main, cfg, {**kwargs, "start_rank": first}),
+        nprocs=min(here, distributed.distributed_world_size - first),
+        join=False,
+    )
     try:
-        torch.multiprocessing.spawn(
-            _work,
-            args=(main, cfg, {**kwargs, "start_rank": first}),
-            nprocs=min(here, distributed.distributed_world_size - first),
-        )
-    except ProcessRaisedException as error:
-        _, found, message = str(error).rpartition(f"{WorkersError.__name__}: ")
-        if found:
-            raise WorkersError(message.strip()) from None
+        while not workers.join():
+            pass
+    except ProcessRaisedException:
+        # PyTorch raises the error of the worker that ended first. It may be another one, which
+        # has lost its connection to the worker that found the mistake.
+        for file in filter(os.path.exists, workers.error_files):
+            text = pickle.loads(Path(file).read_bytes())
+            _, found, message = text.rpartition(f"{WorkersError.__name__}: ")
+            if found:
+                raise WorkersError(message.strip()) from None
         raise
 
 
