@@ -45,6 +45,7 @@ def ours(language: str, normalize: bool, tokenize: bool, aggressive: bool, escap
 @settings(max_examples=200, deadline=None)
 @given(TEXTS, st.sampled_from((*LANGUAGES, "it", "zh")), st.booleans(), st.booleans())
 @example("DOTMULTI xDOTMULTI.", "en", False, False)
+@example("5.. A", "en", False, False)
 @example("5' '5 a' 'b", "en", False, True)
 @example("No. 5 No. A No. a pp. 7 etc. A. No.", "en", False, True)
 @example("Nr. 5 Nr. A z.B. 3. a ca. A.", "de", False, True)
