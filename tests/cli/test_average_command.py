@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from tests.support.commands import vaswani
-from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
+from vaswani_plugin.export.checkpoints import save_checkpoint
+from vaswani_plugin.inference.checkpoints import load_checkpoint
 
 Save = Callable[..., Path]
 

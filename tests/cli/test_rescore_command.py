@@ -19,8 +19,9 @@ from toy_bundle import write_checkpoint, write_data
 
 from tests.conftest import REPO
 from tests.support.commands import vaswani
+from vaswani_plugin.export.checkpoints import save_checkpoint
 from vaswani_plugin.figures.rescoring import Lists, search_weights
-from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
+from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.search_engine import load_scorer
 
 LSTM = ("--arch", "vaswani_seq2seq_lstm_tiny", "--d-model", "16")

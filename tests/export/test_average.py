@@ -10,11 +10,8 @@ import pytest
 import torch
 
 from vaswani_plugin.export.average import average_checkpoints
-from vaswani_plugin.inference.checkpoints import (
-    load_checkpoint,
-    model_config,
-    save_checkpoint,
-)
+from vaswani_plugin.export.checkpoints import model_config, save_checkpoint
+from vaswani_plugin.inference.checkpoints import load_checkpoint
 
 CONFIG = {"_name": "some_arch", "d_model": 4}
 Weights = dict[str, torch.Tensor]

@@ -9,8 +9,9 @@ import yaml
 from toy_bundle import write_toy_bundle
 
 from vaswani_plugin.cli.__main__ import main
+from vaswani_plugin.export.checkpoints import save_safetensors
 from vaswani_plugin.export.model_card import model_card, write_card
-from vaswani_plugin.inference.checkpoints import load_checkpoint, save_safetensors
+from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.text.settings import (
     CARD,
     CONFIG,

@@ -19,12 +19,8 @@ import torch
 from toy_bundle import write_toy_bundle
 
 from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.inference.checkpoints import (
-    damage,
-    load_checkpoint,
-    save_checkpoint,
-    save_safetensors,
-)
+from vaswani_plugin.export.checkpoints import save_checkpoint, save_safetensors
+from vaswani_plugin.inference.checkpoints import damage, load_checkpoint
 from vaswani_plugin.text.settings import CONFIG, MODEL, SAFETENSORS
 
 STATE = {"model": {"w": torch.arange(3.0)}, "cfg": {"model": {"_name": "x"}}}

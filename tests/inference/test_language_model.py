@@ -14,7 +14,7 @@ from fairseq import checkpoint_utils, tasks
 from fairseq.sequence_scorer import SequenceScorer
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.checkpoints import save_safetensors
+from vaswani_plugin.export.checkpoints import save_safetensors
 from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.inference.summarization import Summarizer
 from vaswani_plugin.text.settings import TextSettings

@@ -10,9 +10,10 @@ import pytest
 import torch
 from toy_bundle import POSITIONS, load_by_fairseq, write_toy_bundle
 
+from vaswani_plugin.export.checkpoints import save_safetensors
 from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
 from vaswani_plugin.inference.bundle import Bundle, ForeignModel
-from vaswani_plugin.inference.checkpoints import load_checkpoint, save_safetensors
+from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.models import make_model
 from vaswani_plugin.inference.translator import Translator
 from vaswani_plugin.model.build import build_named

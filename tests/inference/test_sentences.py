@@ -113,23 +113,26 @@ def count_in_child(translator, answers):
 
 
 def test_a_fork_while_another_thread_encodes_hangs_nothing(translator):
-    held, over = threading.Event(), threading.Event()
+    over = threading.Event()
 
-    def hold():
-        with translator.pipeline._lock:
-            held.set()
-            over.wait(20)
+    def encode_on():
+        while not over.is_set():
+            translator.count_tokens("the cat slept")
 
-    thread = threading.Thread(target=hold)
+    thread = threading.Thread(target=encode_on)
     thread.start()
-    held.wait(5)
     context = multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
-    child = context.Process(target=count_in_child, args=(translator, answers))
-    child.start()
-    child.join(10)
+    children = [
+        context.Process(target=count_in_child, args=(translator, answers)) for _ in range(5)
+    ]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(10)
     over.set()
     thread.join()
-    hangs = child.is_alive()
-    child.kill()
+    hangs = any(child.is_alive() for child in children)
+    for child in children:
+        child.kill()
     assert not hangs and answers.get() == translator.count_tokens("the cat")

@@ -50,7 +50,7 @@ def assert_same(found, expected):
 
 
 def packed_of(generator):
-    return generator.models[0]._packing._packed
+    return generator.models[0]._packing._kept[2]
 
 
 def test_final_weights_that_stay_are_packed_once(generator, model):

@@ -5,6 +5,7 @@ Text is compared byte for byte with the scripts and with fairseq's own --remove-
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from fairseq.data.data_utils import post_process
@@ -91,7 +92,8 @@ def test_a_vocabulary_limits_the_subwords(data):
     flags = ("--codes", data / "codes", "--vocabulary", data / "seen", "--vocabulary-threshold", 3)
     expected = through("bpe.py", lines, "apply", *flags)
     pipeline = Pipeline(settings_from(REQUIRED | limited), data)
-    assert [pipeline.encode(line) for line in lines] == expected
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(pipeline.encode, lines * 50)) == expected * 50
     unlimited = [Pipeline(settings_from(REQUIRED | codes), data).encode(line) for line in lines]
     # The target side is not limited: the vocabulary is that of the source language.
     assert expected != unlimited == [pipeline.of_target().encode(line) for line in lines]

@@ -43,7 +43,7 @@ def average(
     from tqdm.auto import tqdm
 
     from vaswani_plugin.export.average import average_checkpoints, select
-    from vaswani_plugin.inference.checkpoints import save_checkpoint
+    from vaswani_plugin.export.checkpoints import save_checkpoint
     from vaswani_plugin.text.outputs import check_outputs
 
     paths = select(inputs, last, last_updates, best, at_most)
@@ -159,8 +159,9 @@ def card(*, model: Folder, result: Path | None = None, format: Format = "text") 
     Args:
         result: the recipe's result.json; the card shows its data, updates, scores and versions.
     """
+    from vaswani_plugin.export.checkpoints import save_safetensors
     from vaswani_plugin.export.model_card import write_card
-    from vaswani_plugin.inference.checkpoints import load_checkpoint, save_safetensors
+    from vaswani_plugin.inference.checkpoints import load_checkpoint
     from vaswani_plugin.text.settings import CARD, CONFIG, MODEL, SAFETENSORS, read_settings
 
     read_settings(model)  # raises if the folder is not a bundle

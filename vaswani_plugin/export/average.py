@@ -13,15 +13,9 @@ from typing import Any
 import torch
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.export.checkpoints import model_config, shared_owners, updates_of
 from vaswani_plugin.export.exported_model import Weights, require_finite
-from vaswani_plugin.inference.checkpoints import (
-    Checkpoint,
-    load_checkpoint,
-    model_config,
-    shared_owners,
-    untrusted,
-    updates_of,
-)
+from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, untrusted
 
 
 def average_checkpoints(paths: Iterable[Path]) -> Checkpoint:

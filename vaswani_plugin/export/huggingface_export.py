@@ -26,6 +26,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.export.checkpoints import shared_owners
 from vaswani_plugin.export.exported_model import (
     SIDES,
     USE,
@@ -49,7 +50,6 @@ from vaswani_plugin.export.huggingface_tokenizer import (
     tokenizer_config,
 )
 from vaswani_plugin.export.model_card import front_matter
-from vaswani_plugin.inference.checkpoints import shared_owners
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.search.options import PAPER_DECODING
 from vaswani_plugin.text.dictionary import BOS, EOS, PAD, UNK, Dictionary

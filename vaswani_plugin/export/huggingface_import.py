@@ -15,10 +15,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.export.checkpoints import save_checkpoint
 from vaswani_plugin.export.exported_model import Weights, new_folder, require_finite
 from vaswani_plugin.export.huggingface_export import MARIANS_EPSILON, from_marian
 from vaswani_plugin.inference.bundle import TASK, TRANSFORMER
-from vaswani_plugin.inference.checkpoints import save_checkpoint, untrusted
+from vaswani_plugin.inference.checkpoints import untrusted
 from vaswani_plugin.inference.models import DIGESTS, make_model
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.text.dictionary import (

@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.export.checkpoints import save_checkpoint, updates_of
 from vaswani_plugin.export.exported_model import (
     SIDES,
     Weights,
@@ -29,13 +30,7 @@ from vaswani_plugin.export.exported_model import (
     uneven_heads,
 )
 from vaswani_plugin.inference.bundle import TASK, TRANSFORMER
-from vaswani_plugin.inference.checkpoints import (
-    Checkpoint,
-    load_checkpoint,
-    save_checkpoint,
-    untrusted,
-    updates_of,
-)
+from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, untrusted
 from vaswani_plugin.inference.models import DIGESTS, TASKS, make_model
 from vaswani_plugin.model.ancestors import build_sizes
 from vaswani_plugin.model.architectures import names_of

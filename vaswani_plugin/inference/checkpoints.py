@@ -1,4 +1,4 @@
-"""Checkpoint files: read without running their code, checked, written whole or not at all.
+"""Checkpoint files, read without running their code, and checked.
 
 A checkpoint may come from somebody else. PyTorch's restricted unpickler builds only tensors and
 plain containers. While a file is read, `HARMLESS_GLOBALS` are allowed as well. PyTorch writes a zip
@@ -21,20 +21,19 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
 import torch
 
 from vaswani_plugin.errors import UserError, wants_traceback
-from vaswani_plugin.text.fork_lock import ForkLock
 from vaswani_plugin.text.lines import read_json
 from vaswani_plugin.text.settings import CONFIG
 
 Checkpoint = dict[str, Any]
-Weights = dict[str, torch.Tensor]
 
 _MULTIARRAY: Any = np._core.multiarray if hasattr(np, "_core") else np.core.multiarray  # type: ignore[attr-defined]
 _NUMBERS = "bool uint8 int8 int16 int32 int64 float16 float32 float64".split()
@@ -53,8 +52,18 @@ HARMLESS_GLOBALS = (
 )
 """For `torch.serialization.safe_globals`: classes and functions, some with their names in files."""
 
-_LOADING = ForkLock()
+_LOADING = Lock()
 """What PyTorch's unpickler allows is a setting of the whole process."""
+
+
+def _unlock() -> None:
+    """A child of `fork` finds the lock open, whatever thread of the parent held it."""
+    global _LOADING
+    _LOADING = Lock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_unlock)
 
 # The unpickler's errors for bytes that are a broken pickle, or no pickle at all.
 _UNREADABLE = (
@@ -75,8 +84,6 @@ _CONFIG_KINDS: dict[str, type] = {
     **dict.fromkeys(("model", "task", "task_state", "training", "shared"), dict),
     **{"version": int, "updates": int, "sha256": str},
 }
-_OF_THE_TRAINING = {"data"}
-"""Options of a task that are paths on the machine of the training."""
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
@@ -131,24 +138,6 @@ def _why_unreadable(error: Exception) -> str:
             "run); use a checkpoint that fairseq-train wrote"
         )
     return "truncated, or no checkpoint at all; copy it again or use another one"
-
-
-def save_checkpoint(state: Checkpoint, path: Path) -> None:
-    """Write a checkpoint, whole or not at all.
-
-    Raises:
-        OSError: the folder can't be written; an older file at `path` then stays as it was.
-    """
-    from vaswani_plugin.text.outputs import write_bytes_atomically  # readers write nothing
-
-    try:
-        with write_bytes_atomically(path) as stream:
-            torch.save(state, stream)
-    except RuntimeError as error:
-        if isinstance(error.__context__, OSError):
-            # PyTorch's zip writer turns a full disk into its own error.
-            raise OSError(f"{path}: {error.__context__}") from error
-        raise
 
 
 def damage(path: str | os.PathLike[str]) -> str | None:
@@ -215,90 +204,6 @@ def untrusted(path: Path) -> Iterator[None]:
         raise UserError(f"{path}: {text}") from error
 
 
-def shared_owners(weights: Weights) -> dict[str, str]:
-    """Map each name to the first one with the same memory and shape: in most cases itself."""
-    owners: dict[tuple[Any, ...], str] = {}
-    return {key: owners.setdefault(_memory(key, tensor), key) for key, tensor in weights.items()}
-
-
-def _memory(key: str, tensor: torch.Tensor) -> tuple[Any, ...]:
-    if tensor.numel() == 0:
-        # Empty tensors all live at address 0.
-        return (key,)
-    start = (tensor.untyped_storage().data_ptr(), tensor.storage_offset())
-    return (*start, tuple(tensor.shape), tensor.stride(), tensor.dtype)
-
-
-def model_config(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a checkpoint's model, as key: value.
-
-    A model with a dataclass has its own section. For a model without one, fairseq stores every flag
-    of the run there. Flags that belong to another section (seed, save_dir) are left out. Older
-    checkpoints have no sections and hold all flags in "args".
-    """
-    sections = state.get("cfg") or {}
-    model = sections.get("model") if sections else state.get("args")
-    if isinstance(model, argparse.Namespace):
-        owned = {
-            key
-            for name, section in sections.items()
-            if name != "model" and isinstance(section, dict)
-            for key in section
-        }
-        return {k: v for k, v in vars(model).items() if k not in owned and k not in sections}
-    return dict(model or {})
-
-
-def updates_of(state: Mapping[str, Any]) -> int | None:
-    """The update after which a checkpoint was saved; None where it doesn't say."""
-    history = state.get("optimizer_history") or [{}]
-    found: int | None = history[-1].get("num_updates")
-    return found
-
-
-def save_safetensors(state: Mapping[str, Any], path: Path) -> None:
-    """Write the model of a checkpoint, and config.json beside it, each whole or not at all.
-
-    Args:
-        state: a checkpoint as `load_checkpoint` returns it; its optimizer's state is left out.
-        path: of the weights, such as FOLDER/model.safetensors.
-
-    Raises:
-        OSError: a file can't be written.
-    """
-    from safetensors.torch import save
-
-    from vaswani_plugin.text.outputs import write_bytes_atomically, write_json
-
-    weights = state["model"]
-    owners = shared_owners(weights)
-    # Copies: safetensors refuses tensors that share memory or aren't contiguous.
-    tensors = {
-        name: weights[name].detach().clone(memory_format=torch.contiguous_format)
-        for name in dict.fromkeys(owners.values())
-    }
-    content = save(tensors, metadata={"format": "pt"})
-    with write_bytes_atomically(path) as stream:
-        stream.write(content)
-    task = _section(state, "task")
-    config = {
-        "version": VERSION,
-        "model": _plain(model_config(state)),
-        "task": {key: value for key, value in task.items() if key not in _OF_THE_TRAINING},
-        "task_state": _plain(state.get("task_state") or {}),
-        "updates": int(updates_of(state) or 0),
-        "training": {
-            "max_tokens": _section(state, "dataset").get("max_tokens"),
-            "update_freq": _section(state, "optimization").get("update_freq"),
-            "workers": _section(state, "distributed_training").get("distributed_world_size"),
-            "seed": _section(state, "common").get("seed"),
-        },
-        "shared": {name: owner for name, owner in owners.items() if name != owner},
-        "sha256": hashlib.sha256(content).hexdigest(),
-    }
-    write_json(path.with_name(CONFIG), config)
-
-
 def _load_safetensors(path: Path) -> Checkpoint:
     """Read a model that `save_safetensors` wrote; shared weights are one tensor."""
     from safetensors import SafetensorError
@@ -343,17 +248,3 @@ def read_config(path: Path) -> dict[str, Any]:
             "the model again"
         )
     return config
-
-
-def _section(state: Mapping[str, Any], name: str) -> dict[str, Any]:
-    section = (state.get("cfg") or {}).get(name)
-    return _plain(section) if isinstance(section, Mapping) else {}
-
-
-def _plain(value: Any) -> Any:
-    """Convert a value for JSON: other types become None, keys that are no strings are left out."""
-    if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items() if isinstance(key, str)}
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
-    return value if isinstance(value, (str, int, float, bool, type(None))) else None

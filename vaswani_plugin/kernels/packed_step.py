@@ -38,7 +38,6 @@ from vaswani_plugin.modules.positions import (
 )
 from vaswani_plugin.modules.transformer import Cache, Decoder, Memory
 from vaswani_plugin.processor import runs_on_host
-from vaswani_plugin.text.fork_lock import ForkLock
 
 _SUB_LAYERS = "self_attention self_attention_norm feed_forward feed_forward_norm"
 _CROSS = "cross_attention cross_attention_norm"
@@ -311,10 +310,8 @@ class Packing:
     """The packed weights of a decoder, kept as long as they are up to date."""
 
     def __init__(self) -> None:
-        self._parameters: list[Tensor] = []
-        self._states: list[tuple[int, int, torch.dtype]] = []
-        self._packed: Packed | None = None
-        self._lock = ForkLock()
+        # Threads replace them together: parameters, their states, and the weights packed of them.
+        self._kept: tuple[list[Tensor], list[tuple[int, int, torch.dtype]], Packed] | None = None
 
     def of(self, decoder: nn.Module, final: bool) -> Packed | None:
         """Return the packed weights, packed again if needed; None if `forward` must decode.
@@ -326,12 +323,13 @@ class Packing:
         """
         if not is_packable(decoder):
             return None
-        with self._lock:
-            now = list(decoder.parameters())
-            # PyTorch has no public name for the version, which autograd's own checks rely on.
-            states = [(p._version, p.data_ptr(), p.dtype) for p in now]
-            same = len(now) == len(self._parameters) and states == self._states
-            if not (final and same and all(map(is_, now, self._parameters))):
-                self._packed = Packed(decoder)
-                self._parameters, self._states = now, states
-            return self._packed
+        now = list(decoder.parameters())
+        # PyTorch has no public name for the version, which autograd's own checks rely on.
+        states = [(p._version, p.data_ptr(), p.dtype) for p in now]
+        if final and self._kept is not None:
+            parameters, before, packed = self._kept
+            if states == before and all(map(is_, now, parameters)):
+                return packed
+        packed = Packed(decoder)
+        self._kept = now, states, packed
+        return packed

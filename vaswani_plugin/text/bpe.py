@@ -77,12 +77,15 @@ def _limited_splitter(path: str, vocabulary: str, threshold: int) -> Callable[[s
             f"{vocabulary}: no unit occurs {threshold} times: lower --vocabulary-threshold"
         )
     table = BPE(io.StringIO("\n".join([*read_lines(path), ""])), vocab=units)
+    table.cache = _Forgetful()  # it would grow without end
+    return lambda word: " ".join(table.segment_tokens([word]))
 
-    def split(word: str) -> str:
-        table.cache.clear()  # it would grow without end
-        return " ".join(table.segment_tokens([word]))
 
-    return split
+class _Forgetful(dict):
+    """A cache that keeps nothing, so that threads may share it."""
+
+    def __setitem__(self, key: object, value: object) -> None:
+        pass
 
 
 def make_encoder(

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from vaswani_plugin.text.characters import remove_invisible
 from vaswani_plugin.text.coding import join_bpe, make_coding, plain_units
-from vaswani_plugin.text.fork_lock import ForkLock
 from vaswani_plugin.text.settings import (
     AnySettings,
     Settings,
@@ -51,7 +50,6 @@ class Pipeline:
         self.folder = folder
         self.subwords = getattr(settings, "subwords", "none")
         self.is_tokenized = False
-        self._lock = ForkLock()  # the subword coders share caches that they clear
         if isinstance(settings, TreeSettings):
             from vaswani_plugin.text.linearization import make_word_coding, words_of
 
@@ -122,8 +120,7 @@ class Pipeline:
 
         Text that equals a special symbol of dictionaries, such as </s>, is unknown.
         """
-        with self._lock:
-            return plain_units(self._encode(line))
+        return plain_units(self._encode(line))
 
     def decode(self, line: str) -> str:
         """Converts the model's subwords to running text.
@@ -131,8 +128,7 @@ class Pipeline:
         A translation holds no line break of any kind. A language model's line is restored exactly,
         also if it holds a U+2028 or similar.
         """
-        with self._lock:
-            return self._decode(line)
+        return self._decode(line)
 
 
 def _encoder(settings: Settings, split: LineFunction) -> LineFunction:
