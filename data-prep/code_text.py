@@ -29,7 +29,6 @@ from vaswani_plugin.text.binary import binarize, build_dictionary, read_numbers
 from vaswani_plugin.text.bpe_learning import learn_codes
 from vaswani_plugin.text.coding import (
     CODES,
-    CODINGS,
     SEPARATOR,
     LineFunction,
     bpe_units,
@@ -39,7 +38,7 @@ from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS, TEXT_DICTIONARY, UNK
 from vaswani_plugin.text.lines import read_pairs
 from vaswani_plugin.text.outputs import new_data_folder, write_atomically
 from vaswani_plugin.text.parallel import process_file
-from vaswani_plugin.text.settings import SETTINGS, TextSettings
+from vaswani_plugin.text.settings import CODINGS, SETTINGS, TextSettings
 
 SPLITS = ("train", "valid", "test")
 

@@ -28,8 +28,9 @@ PAIRS = [
     ("Why are the children singing?", ""),
     ("It rained; the cat slept.", "Over the green hills, small clouds"),
 ]
-OURS = ("serving", "figures", "export", "fairseq_plugin", "modules.recurrent", "search.text_models")
-OURS += ("search.well_formed", "inference.completion", "text.trees")
+OURS = ("serving", "figures", "export", "fairseq_plugin", "inference.completion", "text.trees")
+OURS += ("modules.recurrent", "search.recurrent", "search.text_models", "search.well_formed")
+OURS += ("modules.restricted", "text.coding")
 UNUSED = {
     "fairseq",
     "torch._dynamo",  # takes a second

@@ -14,7 +14,7 @@ from vaswani_plugin.modules.layers import (
     DecoderLayer,
     EncoderLayer,
 )
-from vaswani_plugin.modules.restricted import neighbourhood
+from vaswani_plugin.modules.masks import neighbourhood
 
 D = 12
 TIGHT = {"atol": 1e-10, "rtol": 0}

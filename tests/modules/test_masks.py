@@ -3,8 +3,14 @@
 import pytest
 import torch
 
-from vaswani_plugin.modules.masks import causal_mask, hide_padding, padding_mask, past_mask
-from vaswani_plugin.modules.restricted import Window, neighbourhood
+from vaswani_plugin.modules.masks import (
+    Window,
+    causal_mask,
+    hide_padding,
+    neighbourhood,
+    padding_mask,
+    past_mask,
+)
 
 
 @pytest.mark.parametrize("window", [0, 1, 2, 3, 5, 9])

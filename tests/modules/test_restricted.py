@@ -11,7 +11,8 @@ from vaswani_plugin.modules.attention import (
     scaled_dot_product_attention,
     split_heads,
 )
-from vaswani_plugin.modules.restricted import Window, neighbourhood, restricted_attention
+from vaswani_plugin.modules.masks import Window, neighbourhood
+from vaswani_plugin.modules.restricted import restricted_attention
 
 LENGTHS_AND_WINDOWS = [(9, 1), (9, 2), (9, 3), (12, 4), (5, 5), (7, 9), (1, 3), (33, 8), (3, 40)]
 EXACT = {"atol": 1e-12, "rtol": 1e-12}

@@ -16,7 +16,9 @@ from search_setup import (
     outputs_of,
 )
 
-from vaswani_plugin.search.constraints import Step, allow_only, block_repeats
+from vaswani_plugin.fairseq_plugin.generator import allow_only
+from vaswani_plugin.search.beam_search import Step
+from vaswani_plugin.search.search import block_repeats
 
 SYMBOLS = 12
 SOURCES = [[9, 12, 7], [11, 5, 5, 10, 9], [14]]

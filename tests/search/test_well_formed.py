@@ -12,7 +12,7 @@ from trees_reference import all_trees, may_come
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.modules.length_penalty import length_penalty
 from vaswani_plugin.search import beam_search
-from vaswani_plugin.search.constraints import Step
+from vaswani_plugin.search.beam_search import Step
 from vaswani_plugin.search.well_formed import (
     SymbolTables,
     WellFormedTrees,

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text import bpe_learning
+from vaswani_plugin.text.bpe import join_bpe
 from vaswani_plugin.text.coding import (
     SEPARATOR,
     bpe_units,
     decode_characters,
-    join_bpe,
     make_coding,
     to_letters,
 )

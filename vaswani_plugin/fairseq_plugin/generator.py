@@ -7,6 +7,7 @@ Axes: B sentences, S source length, W beams, R = B W rows, T target length.
 """
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.model.build import packing
+from vaswani_plugin.search.beam_search import Constraint, Step
 from vaswani_plugin.search.models import Beams, Dictionary, RowBeams, Sources, Start
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
@@ -27,6 +29,7 @@ class BeamSearchGenerator(Search):
         dictionary: of the target.
         options: see `SearchOptions`.
         symbols_to_strip_from_output: numbers of tokens that fairseq shouldn't print.
+        prefix_allowed_tokens_fn: (sentence, tokens so far) -> tokens that may come next.
         more: see `Search`.
 
     Raises:
@@ -40,8 +43,11 @@ class BeamSearchGenerator(Search):
         options: SearchOptions,
         *,
         symbols_to_strip_from_output: set[int] | None = None,
+        prefix_allowed_tokens_fn: Callable[[int, Tensor], list[int]] | None = None,
         **more: Any,
     ) -> None:
+        if prefix_allowed_tokens_fn is not None:
+            more["constraints"] = (allow_only(prefix_allowed_tokens_fn),)
         super().__init__([FairseqModel(model) for model in models], dictionary, options, **more)
         self.beam_size = options.beam
         self.symbols_to_strip_from_output = (symbols_to_strip_from_output or set()) | {self.eos}
@@ -76,6 +82,20 @@ class BeamSearchGenerator(Search):
         inputs.pop("prev_output_tokens", None)
         found = self.run(inputs.pop("src_tokens"), inputs, prefix_tokens, bos_token)
         return [[hypothesis._asdict() for hypothesis in hypotheses] for hypotheses in found]
+
+
+def allow_only(choose: Callable[[int, Tensor], list[int]]) -> Constraint:
+    """Make a constraint from fairseq's `prefix_allowed_tokens_fn`: (sentence, tokens) -> list."""
+
+    def constrain(log_probabilities: Tensor, step: Step) -> None:
+        history = step.history
+        banned = torch.ones_like(log_probabilities, dtype=torch.bool)
+        for place, sentence in enumerate(step.sentences.tolist()):
+            for beam in range(log_probabilities.size(1)):
+                banned[place, beam, choose(sentence, history[place, beam])] = False
+        log_probabilities.masked_fill_(banned, -torch.inf)
+
+    return constrain
 
 
 class FairseqModel:

@@ -14,7 +14,8 @@ from tqdm import tqdm
 
 from vaswani_plugin.metrics.complexity import fitted_exponent
 from vaswani_plugin.modules.attention import scaled_dot_product_attention
-from vaswani_plugin.modules.restricted import neighbourhood, restricted_attention
+from vaswani_plugin.modules.masks import neighbourhood
+from vaswani_plugin.modules.restricted import restricted_attention
 
 REPETITIONS = 5
 Layer = Callable[[Tensor], Tensor]

@@ -26,7 +26,8 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.search_engine import SearchEngine
 from vaswani_plugin.inference.texts import batches_by_length
 from vaswani_plugin.metrics.segments import first_gap
-from vaswani_plugin.text.coding import join_bpe, plain_units
+from vaswani_plugin.text.bpe import join_bpe
+from vaswani_plugin.text.dictionary import plain_units
 from vaswani_plugin.text.lines import read_text
 
 SCORE, WORDS = "score", "words"

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vaswani_plugin.text.coding import join_bpe
+from vaswani_plugin.text.bpe import join_bpe
 from vaswani_plugin.text.pipeline import WORD_BORDERS
 
 EOS = "</s>"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.search.constraints import Constraint, Step
+from vaswani_plugin.search.beam_search import Constraint, Step
 from vaswani_plugin.search.finished import Found
 from vaswani_plugin.search.models import padded
 from vaswani_plugin.search.options import SearchOptions

@@ -17,9 +17,9 @@ from vaswani_plugin.inference.models import Loaded, load_model
 from vaswani_plugin.inference.texts import Hypothesis, Tokens
 from vaswani_plugin.model.configuration import RecurrentConfiguration
 from vaswani_plugin.modules.transformer import EncoderDecoder
-from vaswani_plugin.search.constraints import StartTracking
+from vaswani_plugin.search.beam_search import StartTracking
 from vaswani_plugin.search.finished import Found
-from vaswani_plugin.search.models import PairModel, RecurrentModel, TransformerModel, padded
+from vaswani_plugin.search.models import PairModel, TransformerModel, padded
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
 from vaswani_plugin.text.dictionary import Dictionary
@@ -198,6 +198,8 @@ def searched_model(loaded: Loaded) -> PairModel:
     """A loaded encoder-decoder as the search takes it."""
     if isinstance(loaded.model, EncoderDecoder):
         return TransformerModel(loaded.model)
+    from vaswani_plugin.search.recurrent import RecurrentModel  # most models are none
+
     assert isinstance(loaded.sizes, RecurrentConfiguration)
     longest = loaded.sizes.max_source_positions, loaded.sizes.max_target_positions
     return RecurrentModel(loaded.model, longest)

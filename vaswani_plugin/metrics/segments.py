@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.coding import join_bpe
+from vaswani_plugin.text.bpe import join_bpe
 from vaswani_plugin.text.lines import read_text
 
 _LOADED = re.compile(r"loaded ([\d,]+) examples from: (.+)\.[^.\s]+$")  # the last part: a language

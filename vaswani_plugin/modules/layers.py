@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from vaswani_plugin.modules.attention import KeyValueCache, MultiHeadAttention
 from vaswani_plugin.modules.feed_forward import FeedForward
-from vaswani_plugin.modules.restricted import Window
+from vaswani_plugin.modules.masks import Window
 
 LAYER_NORM_EPS = 1e-6
 """The authors' code; the paper names none."""

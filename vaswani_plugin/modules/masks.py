@@ -6,10 +6,38 @@ A mask is boolean and True where a query may attend to a key, as
 Axes: B batch, T queries, S keys.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-from vaswani_plugin.modules.restricted import Window
+
+class Window(NamedTuple):
+    """Who may attend to whom in restricted self-attention (section 4), without a T x T mask.
+
+    Attributes:
+        before, after: position i sees i - before ... i + after.
+        visible: boolean (B, 1, 1, T), False at padding; None where there is none.
+    """
+
+    before: int
+    after: int
+    visible: Tensor | None = None
+
+    def mask(self, length: int, device: torch.device | None = None) -> Tensor:
+        """Return the same as a mask, broadcastable to (B, 1, T, T).
+
+        Padding sees itself: see `hide_padding`.
+        """
+        query = torch.arange(length, device=device)[:, None]
+        key = torch.arange(length, device=device)[None, :]
+        near = (key >= query - self.before) & (key <= query + self.after)
+        return near if self.visible is None else near & self.visible | (key == query)
+
+
+def neighbourhood(window: int, visible: Tensor | None = None) -> Window:
+    """Return a window of r positions: position i sees i - r//2 ... i + (r-1)//2."""
+    return Window(window // 2, (window - 1) // 2, visible)
 
 
 def padding_mask(tokens: Tensor, padding_idx: int) -> Tensor:

@@ -6,39 +6,11 @@ each block is one attention of r queries to 2 r - 1 keys under a band-shaped mas
 Axes: B batch, H heads, T positions, K d_k, V d_v, r window, N = T / r blocks, rounded up.
 """
 
-from typing import NamedTuple
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-
-class Window(NamedTuple):
-    """Who may attend to whom in restricted self-attention (section 4), without a T x T mask.
-
-    Attributes:
-        before, after: position i sees i - before ... i + after.
-        visible: boolean (B, 1, 1, T), False at padding; None where there is none.
-    """
-
-    before: int
-    after: int
-    visible: Tensor | None = None
-
-    def mask(self, length: int, device: torch.device | None = None) -> Tensor:
-        """Return the same as a mask, broadcastable to (B, 1, T, T).
-
-        Padding sees itself: see `masks.hide_padding`.
-        """
-        query = torch.arange(length, device=device)[:, None]
-        key = torch.arange(length, device=device)[None, :]
-        near = (key >= query - self.before) & (key <= query + self.after)
-        return near if self.visible is None else near & self.visible | (key == query)
-
-
-def neighbourhood(window: int, visible: Tensor | None = None) -> Window:
-    """Return a window of r positions: position i sees i - r//2 ... i + (r-1)//2."""
-    return Window(window // 2, (window - 1) // 2, visible)
+from vaswani_plugin.modules.masks import Window
 
 
 def restricted_attention(

@@ -13,10 +13,9 @@ from vaswani_plugin.modules.attention import KeyValueCache, MultiHeadAttention
 from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.feed_forward import FeedForward
 from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer
-from vaswani_plugin.modules.masks import padding_mask, past_mask
+from vaswani_plugin.modules.masks import Window, neighbourhood, padding_mask, past_mask
 from vaswani_plugin.modules.parser import NextWord
 from vaswani_plugin.modules.positions import SinusoidalPositions, add_positions, position_ids
-from vaswani_plugin.modules.restricted import Window, neighbourhood
 
 Cache = dict[str, KeyValueCache]
 """Caches of a decoder's attentions, by the attention's name; empty before the first step."""

@@ -4,10 +4,13 @@ The beams of a sentence form groups, each with its own finished hypotheses: one 
 beam search, G groups of W/G for diverse beams, W groups of one for samples. One group of one
 sentence is called a search.
 
-Axes: B unfinished sentences, G groups, w = W/G beams of each, C candidates of each, V vocabulary.
+Axes: B unfinished sentences, G groups, w = W/G beams of each, C candidates of each, V vocabulary;
+b some of the sentences, S source length, T tokens so far.
 """
 
+import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -15,13 +18,6 @@ from torch import Tensor
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.processor import runs_on_host
 from vaswani_plugin.search.candidates import Candidates
-from vaswani_plugin.search.constraints import (
-    Constraint,
-    Step,
-    Tracker,
-    force_end,
-    force_token,
-)
 from vaswani_plugin.search.finished import (
     FairseqRules,
     FinishedHypotheses,
@@ -42,6 +38,45 @@ Only these checks wait for the GPU between the start of a batch and its results.
 
 Choose = Callable[[Tensor, Tensor, Tensor], Candidates]
 """(log P of the next token (b, W, V), log P so far (b, W), open groups (b, G)) -> candidates."""
+Constraint = Callable[[Tensor, "Step"], None]
+"""Changes log-probabilities (b, W, V) of a step in place."""
+
+
+class Step(NamedTuple):
+    """One step of the search, for some of its sentences.
+
+    Attributes:
+        number: tokens of every unfinished hypothesis.
+        sentences: numbers of the sentences in the original batch, (b,).
+        history: the tokens so far, (b, W, T), without the start.
+        part: rows of these sentences among all unfinished sentences.
+    """
+
+    number: int
+    sentences: Tensor
+    history: Tensor
+    part: slice = slice(None)
+
+
+class Tracker(Protocol):
+    """A constraint with a state for each hypothesis, so that it needs no history.
+
+    The search calls it at every step as it calls the models (`Beams`). `keep` of a shallow copy
+    leaves the original unchanged, because it assigns new tensors.
+    """
+
+    def advance(self, tokens: Tensor, parents: Tensor | None) -> None:
+        """Append tokens (B, W) to the earlier hypotheses `parents` (B, W); None at first."""
+
+    def __call__(self, log_probabilities: Tensor, step: Step) -> None:
+        """See `Constraint`."""
+
+    def keep(self, sentences: Tensor) -> None:
+        """Keep these sentences only, (B',)."""
+
+
+StartTracking = Callable[[Tensor, list[int]], Tracker]
+"""(source tokens (B, S), greatest number of tokens before the end of each sentence) -> tracker."""
 
 
 class BeamSearch:
@@ -247,3 +282,18 @@ class BeamSearch:
                     "n-grams, a prefix, allowed tokens, a least length)"
                 )
             self.results[sentence] = sorted(own, key=lambda h: -h.score.item())
+
+
+def force_end(log_probabilities: Tensor, ending: Tensor, eos: int) -> None:
+    """Forbid all but the end of sentence where `ending`, boolean (b,), is True."""
+    end = log_probabilities[..., eos].clone()
+    log_probabilities.masked_fill_(ending[:, None, None], -math.inf)
+    log_probabilities[..., eos] = end
+
+
+def force_token(log_probabilities: Tensor, tokens: Tensor, nothing: int) -> None:
+    """Forbid all but `tokens` (b,); a sentence whose token is `nothing` stays free."""
+    place = tokens[:, None, None].expand(-1, log_probabilities.size(1), 1)
+    kept = log_probabilities.gather(2, place)
+    log_probabilities.masked_fill_(tokens.ne(nothing)[:, None, None], -math.inf)
+    log_probabilities.scatter_(2, place, kept)

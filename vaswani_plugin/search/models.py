@@ -4,7 +4,7 @@ A search encodes the sources (`prepare` and `start`), appends a token to every h
 reads the next token's logits, and keeps the sentences that go on (`keep`). Ours answer on any
 device: by the packed step of `kernels` where that knows every part of the model, else by the
 model's own `forward` with a cache. Every sentence has W rows, side by side. `text_models.py` has
-language models.
+language models, `recurrent.py` the recurrent ones.
 
 Axes: B sentences, W beams, R = B W rows, S source length, T tokens so far, V vocabulary.
 """
@@ -12,7 +12,7 @@ Axes: B sentences, W beams, R = B W rows, S source length, T tokens so far, V vo
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -23,9 +23,6 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.model.build import SizedDictionary, packing
 from vaswani_plugin.modules.transformer import Cache, EncoderDecoder, Memory
 from vaswani_plugin.processor import runs_on_host
-
-if TYPE_CHECKING:
-    from vaswani_plugin.modules.recurrent import RecurrentMemory, RecurrentOutput, TargetReader
 
 
 class Dictionary(SizedDictionary, Protocol):
@@ -199,19 +196,6 @@ class TransformerModel(EncoderDecoderModel):
         return start, packed is not None
 
 
-class RecurrentModel(EncoderDecoderModel):
-    """A recurrent encoder-decoder of `modules` for searches, in evaluation mode."""
-
-    def prepare(self) -> tuple[Start, bool]:
-        """See `Model`."""
-
-        def start(sources: Sources, beam: int, with_attention: bool) -> Beams:
-            lengths = torch.as_tensor(sources.lengths, device="cpu")
-            return TargetBeams(self.decoder, self.model.encoder.read(sources.tokens, lengths))
-
-        return start, False
-
-
 def padded(
     rows: Sequence[Sequence[int]], pad: int, device: torch.device, on_the_left: bool = False
 ) -> Tensor:
@@ -293,30 +277,6 @@ class CachedBeams(RowBeams):
         for kept in self.cache.values():
             for name, tensor in kept.items():
                 kept[name] = tensor.index_select(0, rows)
-
-
-class TargetBeams(RowBeams):
-    """`Beams` for a recurrent encoder-decoder: a step reads one token, from the states so far."""
-
-    def __init__(self, decoder: "TargetReader", memory: "RecurrentMemory") -> None:
-        self.decoder, self.memory, self.project = decoder, memory, decoder.project
-        self.output: RecurrentOutput | None = None
-
-    def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
-        """See `Beams`."""
-        self.follow(tokens, parents)
-        fed, _, state = self.output or (None, None, None)
-        self.output = self.decoder.read(tokens.reshape(-1, 1), self.memory, state, fed)
-        self.features = self.output.features[:, 0]
-        weights = self.output.weights  # (R, 1, S)
-        return None if weights is None else weights[:, 0].unflatten(0, (-1, self.beams))
-
-    def select_rows(self, rows: Tensor) -> None:
-        """See `RowBeams`."""
-        features, _, (h, c) = self.output
-        state = h[:, rows], c[:, rows]
-        self.memory = self.memory.select(rows)
-        self.output = self.output._replace(features=features[rows], weights=None, state=state)
 
 
 class Ensemble:

@@ -7,6 +7,7 @@ other at its end; threads with their own sentences don't. (`vaswani_tiny`, 1,000
 Axes: B sentences, S source length, T target length, W beam width.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,21 +20,18 @@ from torch import Tensor, nn
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.processor import runs_on_host
-from vaswani_plugin.search.beam_search import BeamSearch
+from vaswani_plugin.search.beam_search import (
+    BeamSearch,
+    Constraint,
+    StartTracking,
+    Step,
+    Tracker,
+)
 from vaswani_plugin.search.candidates import (
     Candidates,
     best_candidates,
     diverse_candidates,
     sampled_candidates,
-)
-from vaswani_plugin.search.constraints import (
-    Constraint,
-    StartTracking,
-    Step,
-    Tracker,
-    allow_only,
-    block_repeats,
-    forbid,
 )
 from vaswani_plugin.search.finished import FairseqRules, Found, PaperRules
 from vaswani_plugin.search.models import (
@@ -65,7 +63,6 @@ class Search:
         options: see `SearchOptions`.
         tokens_to_suppress: words that are never output.
         eos: number of the end of sentence, if not the dictionary's.
-        prefix_allowed_tokens_fn: (sentence, tokens so far) -> tokens that may come next.
         constraints: further constraints on the next token.
         start_tracking: functions that make the trackers of a batch.
         random: draws the samples; None: PyTorch's own generator of the device.
@@ -83,7 +80,6 @@ class Search:
         *,
         tokens_to_suppress: tuple[str, ...] = (),
         eos: int | None = None,
-        prefix_allowed_tokens_fn: Callable[[int, Tensor], list[int]] | None = None,
         constraints: tuple[Constraint, ...] = (),
         start_tracking: tuple[StartTracking, ...] = (),
         random: torch.Generator | None = None,
@@ -109,8 +105,6 @@ class Search:
         self.eos = dictionary.eos() if eos is None else eos
         self.suppressed = [dictionary.index(token) for token in tokens_to_suppress]
         self.more, self.start_tracking = list(constraints), start_tracking
-        if prefix_allowed_tokens_fn is not None:
-            self.more.append(allow_only(prefix_allowed_tokens_fn))
         lenpen = 0.0 if options.unnormalized else options.lenpen
         if options.length_penalty == "paper":
             # Diverse groups must all run until they are done: each avoids the others' choices.
@@ -279,6 +273,22 @@ class Search:
         if self.options.print_alignment == "soft":
             return found._replace(alignment=soft_alignment(*given))
         return found._replace(alignment=hard_alignment(*given, self.eos))
+
+
+def forbid(log_probabilities: Tensor, token: int) -> None:
+    """Forbid a token everywhere."""
+    log_probabilities.select(-1, token).fill_(-math.inf)
+
+
+def block_repeats(log_probabilities: Tensor, history: Tensor, n: int) -> None:
+    """Forbid tokens that would repeat an n-gram of the hypothesis; `history` is (b, W, T)."""
+    if history.size(2) < n:
+        return
+    ngrams = history.unfold(2, n, 1)  # (b, W, T - n + 1, n)
+    latest = history[:, :, history.size(2) - n + 1 :]  # (b, W, n - 1)
+    begun = (ngrams[..., :-1] == latest[:, :, None]).all(-1)
+    most = log_probabilities.new_full(begun.shape, math.inf).masked_fill_(begun, -math.inf)
+    log_probabilities.scatter_reduce_(2, ngrams[..., -1], most, "amin")
 
 
 def split_among_threads(sentences: int) -> list[slice]:

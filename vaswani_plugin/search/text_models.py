@@ -12,6 +12,7 @@ from vaswani_plugin.modules.language_model import LanguageModel
 from vaswani_plugin.modules.one_layer import OneLayerLanguageModel
 from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel
 from vaswani_plugin.search.models import Beams, RowBeams, Sources, Start
+from vaswani_plugin.search.recurrent import RecurrentTextBeams
 
 
 class TextModel:
@@ -48,7 +49,7 @@ class TextModel:
             if packed:
                 return packed.go_on(texts, lengths, beam)
             if isinstance(self.decoder, RecurrentLanguageModel):
-                return RecurrentBeams(self.decoder, prompts, lengths)
+                return RecurrentTextBeams(self.decoder, prompts, lengths)
             return RereadBeams(self, texts, lengths)
 
         return start, packed is not None
@@ -80,26 +81,3 @@ class RereadBeams(RowBeams):
         """See `RowBeams`."""
         self.text, self.lengths = self.text[rows], self.lengths[rows]
         self.features = self.features[rows]
-
-
-class RecurrentBeams(RowBeams):
-    """`Beams` for our recurrent language model: a step reads one token, from the states so far."""
-
-    def __init__(self, model: RecurrentLanguageModel, prompts: Sources, lengths: Tensor) -> None:
-        self.model, self.project = model, model.project
-        # PyTorch packs texts by lengths on the CPU.
-        on_host = torch.as_tensor(prompts.lengths, device="cpu")
-        features, self.states = model.read(prompts.tokens, None, on_host)
-        self.features = features[torch.arange(len(features), device=lengths.device), lengths - 1]
-
-    def step(self, tokens: Tensor, parents: Tensor | None) -> None:
-        """See `Beams`. The first call ignores `tokens`: the prompts' last tokens are used."""
-        self.follow(tokens, parents)
-        if parents is not None:
-            features, self.states = self.model.read(tokens.reshape(-1, 1), self.states)
-            self.features = features[:, 0]
-
-    def select_rows(self, rows: Tensor) -> None:
-        """See `RowBeams`."""
-        self.features = self.features[rows]
-        self.states = [(h[rows], c[rows]) for h, c in self.states]

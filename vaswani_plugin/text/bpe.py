@@ -1,4 +1,4 @@
-"""Byte-pair encoding (Sennrich et al. 2016), applied.
+"""Byte-pair encoding (Sennrich et al. 2016), applied and undone.
 
 Codes are applied by Hugging Face's `tokenizers`, which gives the same units as subword-nmt in a
 third of the time, and in little more than linear time for a word of any length. A vocabulary that
@@ -113,3 +113,8 @@ def make_encoder(
         return f"{line[:before]}{units}{line[before + len(words) :]}"
 
     return encode
+
+
+def join_bpe(line: str) -> str:
+    """Undoes byte-pair encoding, as fairseq-generate's --remove-bpe does."""
+    return (line + " ").replace("@@ ", "").rstrip(" ")

@@ -18,13 +18,14 @@ so that no unit of text equals a special symbol of the dictionary or looks like 
 import re
 from collections.abc import Callable
 
+from vaswani_plugin.text.bpe import WORD_END, join_bpe, make_encoder, read_merges
+from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS
+
 CODES = "codes"
 """Name of the file with BPE's table of merges, in a data folder and a bundle."""
-CODINGS = ("words", "bpe", "characters")
 SEPARATOR = "<sep>"
 UNKNOWN = "<unk>"
-_SPECIAL = ("<s>", "<pad>", "</s>")
-_RESERVED = dict.fromkeys((*_SPECIAL, SEPARATOR), UNKNOWN)
+_RESERVED = dict.fromkeys((*SPECIAL_SYMBOLS, SEPARATOR), UNKNOWN)
 _SPACE = "\u2581"
 _NAMED = re.compile(r"<U\+([0-9A-F]{4})>")
 NOTHING = "\u2205"  # an empty word: two spaces in a row have one between them
@@ -35,13 +36,6 @@ LETTERS = {b: chr(b if b in _PRINTABLE else 0x100 + b) for b in range(256) if ch
 _BYTES = {ord(letter): byte for byte, letter in LETTERS.items()} | {ord(NOTHING): ""}
 
 LineFunction = Callable[[str], str]
-
-
-def plain_units(units: str) -> str:
-    """Units of text, of which none is a special symbol: such a one becomes <unk>."""
-    if not any(symbol in units for symbol in _SPECIAL):
-        return units
-    return " ".join(UNKNOWN if unit in _SPECIAL else unit for unit in units.split(" "))
 
 
 def _character_unit(character: str) -> str:
@@ -81,19 +75,12 @@ def from_letters(text: str) -> str:
     return raw.decode("utf-8", errors="replace")
 
 
-def join_bpe(line: str) -> str:
-    """Undoes byte-pair encoding, as fairseq-generate's --remove-bpe does."""
-    return (line + " ").replace("@@ ", "").rstrip(" ")
-
-
 def bpe_units(codes: str) -> list[str]:
     """Lists all units that BPE with a file of merges can make of bytes.
 
     Raises:
         UserError: the file is no such table.
     """
-    from vaswani_plugin.text.bpe import WORD_END, read_merges
-
     units = [unit for letter in LETTERS.values() for unit in (letter, f"{letter}@@")]
     for left, right in dict.fromkeys(read_merges(codes)):
         end = right.endswith(WORD_END)
@@ -105,7 +92,7 @@ def make_coding(coding: str, codes: str | None) -> tuple[LineFunction, LineFunct
     """Returns the functions from a raw line to units joined by spaces, and back.
 
     Args:
-        coding: one of `CODINGS`.
+        coding: one of `settings.CODINGS`.
         codes: file with the table of merges, for `bpe`.
 
     Raises:
@@ -117,7 +104,5 @@ def make_coding(coding: str, codes: str | None) -> tuple[LineFunction, LineFunct
     if coding == "characters":
         return encode_characters, decode_characters
     assert coding == "bpe" and codes is not None, (coding, codes)
-    from vaswani_plugin.text.bpe import make_encoder
-
     split = make_encoder(codes)
     return lambda line: split(to_letters(line)), lambda units: from_letters(join_bpe(units))

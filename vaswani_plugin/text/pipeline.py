@@ -9,8 +9,9 @@ from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
+from vaswani_plugin.text.bpe import join_bpe, make_encoder
 from vaswani_plugin.text.characters import remove_invisible
-from vaswani_plugin.text.coding import join_bpe, make_coding, plain_units
+from vaswani_plugin.text.dictionary import plain_units
 from vaswani_plugin.text.settings import (
     AnySettings,
     Settings,
@@ -59,6 +60,8 @@ class Pipeline:
             self._decode = str
             return
         if isinstance(settings, TextSettings):
+            from vaswani_plugin.text.coding import make_coding
+
             codes = settings.codes and str(folder / settings.codes)
             self._encode, self._decode = make_coding(settings.coding, codes)
             return
@@ -86,9 +89,7 @@ class Pipeline:
         plain = {"lowercase": False, "normalize_punctuation": False, "tokenizer": "none"}
         pipeline = cls(Settings(*languages, **plain, subwords="none"), Path())
         if codes is not None:
-            from vaswani_plugin.text import bpe
-
-            pipeline._encode = bpe.make_encoder(str(codes))
+            pipeline._encode = make_encoder(str(codes))
         pipeline._decode = join_bpe
         pipeline.subwords, pipeline.is_tokenized = "subword-nmt", True
         return pipeline
@@ -166,12 +167,10 @@ def _subwords(settings: Settings, folder: Path) -> tuple[LineFunction, LineFunct
         from vaswani_plugin.text import wordpiece
 
         return wordpiece.make_encoder(codes), wordpiece.make_decoder(codes)
-    from vaswani_plugin.text import bpe
-
     if settings.vocabulary is None:
-        return bpe.make_encoder(codes), join_bpe
+        return make_encoder(codes), join_bpe
     vocabulary = str(folder / settings.vocabulary)
-    return bpe.make_encoder(codes, vocabulary, settings.vocabulary_threshold), join_bpe
+    return make_encoder(codes, vocabulary, settings.vocabulary_threshold), join_bpe
 
 
 def cut(

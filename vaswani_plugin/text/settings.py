@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.coding import CODINGS
 from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, dictionary_name
 from vaswani_plugin.text.lines import read_json
 
@@ -41,6 +40,8 @@ SETTINGS = "preprocessing.json"
 TOKENIZERS = ("moses", "none")
 WORDS, SYMBOLS = "words", "symbols"
 """Names of a parser's two sides, in place of a translation's languages."""
+CODINGS = ("words", "bpe", "characters")
+"""Of a language model's text; coding.py explains them."""
 TREE_CODINGS = ("bpe", "words")
 SUBWORDS = ("subword-nmt", "sentencepiece", "none")
 
