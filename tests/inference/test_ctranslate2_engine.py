@@ -118,7 +118,7 @@ def make_engines(
     spec = transformer_spec(model.state_dict(), cfg, symbols, symbols)
     folder.mkdir()
     write_spec(spec, folder)
-    stock = TorchEngine(Loaded(plain, cfg, dictionary, dictionary), torch.device("cpu"))
+    stock = TorchEngine(Loaded(plain, cfg, dictionary, dictionary, {}, None), torch.device("cpu"))
     ctranslate2 = CTranslate2Engine(folder, "cpu", "default", 1)
     return Decoder(stock, **search), Decoder(ctranslate2, **search)
 

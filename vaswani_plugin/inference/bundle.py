@@ -109,7 +109,7 @@ class Bundle:
         from vaswani_plugin.inference.models import load_model
 
         kind, path = type(self.pipeline.settings), weights_path(self.folder)
-        return load_model(path, self.folder, kind, self.languages)[0]
+        return load_model(path, self.folder, kind, self.languages)
 
     def load_transformer(self) -> "Loaded":
         """The same for a Transformer.

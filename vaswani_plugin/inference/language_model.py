@@ -104,12 +104,13 @@ def load_language_model(path: Path, data: Path | None = None) -> LoadedText:
         raise UserError(f"{path} is not a bundle: --data-bin DIR has to say what its dictionary is")
     elif (data / SETTINGS).is_file():
         pipeline = Pipeline(read_settings_file(data / SETTINGS), data)
-    loaded, task, _ = load_model(checkpoint, data, TextSettings)
+    loaded = load_model(checkpoint, data, TextSettings)
     sizes = loaded.sizes if isinstance(loaded.sizes, Configuration) else None
     longest = sys.maxsize  # an LSTM has no positions
     if not isinstance(loaded.model, RecurrentLanguageModel):
         longest = loaded.model.positions.max_positions
-    return LoadedText(TextModel(loaded.model, longest), loaded.target, task, sizes, pipeline)
+    model = TextModel(loaded.model, longest)
+    return LoadedText(model, loaded.target, loaded.task, sizes, pipeline)
 
 
 class LanguageModel(LoadedFromFiles):

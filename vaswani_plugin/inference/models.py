@@ -23,7 +23,7 @@ from vaswani_plugin.inference.bundle import (
     wrong_kind,
 )
 from vaswani_plugin.inference.checkpoints import load_checkpoint, untrusted
-from vaswani_plugin.model.architectures import names_of
+from vaswani_plugin.model.architectures import FAMILIES, names_of
 from vaswani_plugin.model.build import accelerated, build_named
 from vaswani_plugin.model.configuration import (
     CONFIGURATIONS,
@@ -49,15 +49,21 @@ TASKS: dict[type[AnySettings], tuple[str, ...]] = {
 
 
 class Loaded(NamedTuple):
-    """A model in evaluation mode, on the CPU, its configuration and its dictionaries.
+    """A model in evaluation mode, on the CPU, and what is known of it.
 
-    A language model has one dictionary, which stands for both.
+    Attributes:
+        sizes: its configuration.
+        source, target: dictionaries; a language model has one, which stands for both.
+        task: options of the task that trained it.
+        languages: of the dictionaries; a language model has none.
     """
 
     model: Any
     sizes: Checkpointed
     source: Dictionary
     target: Dictionary
+    task: Mapping[str, Any]
+    languages: tuple[str, str] | None
 
 
 def load_model(
@@ -65,7 +71,7 @@ def load_model(
     data: Path,
     kind: type[AnySettings] = Settings,
     languages: tuple[str, str] | None = None,
-) -> tuple[Loaded, Mapping[str, Any], tuple[str, str] | None]:
+) -> Loaded:
     """Load a checkpoint's model and its dictionaries.
 
     Args:
@@ -73,10 +79,6 @@ def load_model(
         data: the folder of its dictionaries.
         kind: of the settings of a bundle with such a model.
         languages: of the dictionaries, source and target; None: as the checkpoint says.
-
-    Returns:
-        The model, the options of the task that trained it, and the two languages; a language model
-        has none.
 
     Raises:
         ForeignModel: only fairseq builds this model, or knows its task.
@@ -101,11 +103,12 @@ def load_model(
             raise ForeignModel(f"{path} holds a model of the task {trained_by!r}")
         if held is not kind:
             raise wrong_kind(f"{path} (--task {trained_by})", held, kind)
-        reads_text = kind is TextSettings  # its models are all named vaswani_lm...
-        families = (n for n in CONFIGURATIONS if n.startswith("vaswani_lm") == reads_text)
-        family = next((n for n in families if options.get("_name") in names_of(n)), None)
+        reads_text = kind is TextSettings
+        families = (f for f in FAMILIES if (f.task in TASKS[TextSettings]) == reads_text)
+        name = options.get("_name")
+        family = next((f.model for f in families if name in names_of(f.model)), None)
         if family is None:
-            raise ForeignModel(f"{path} holds {options.get('_name')!r}")
+            raise ForeignModel(f"{path} holds {name!r}")
         weights, of_task = state["model"], task
         if reads_text:
             target = source = load_text_dictionary(data)
@@ -127,7 +130,7 @@ def load_model(
         refuse_other_dictionaries(data, state.get("task_state") or {}, digests)
         sizes = CONFIGURATIONS[family].from_checkpoint(options, of_task)
         model = make_model(family, sizes, source, target, weights, path)
-        return Loaded(model, sizes, source, target), task, languages
+        return Loaded(model, sizes, source, target, task, languages)
 
 
 def _languages(path: Path, task: Mapping[str, Any], data: Path) -> tuple[str, str]:
@@ -186,7 +189,7 @@ def make_model(
             make().load_state_dict(weights, assign=True)
         model = make()
         model.load_state_dict(weights)
-    return accelerated(model).eval()
+    return accelerated(model.eval())
 
 
 class WithoutInitialWeights(TorchFunctionMode):

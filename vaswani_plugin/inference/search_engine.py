@@ -210,7 +210,7 @@ def load_scorer(paths: Sequence[Path], data: Path, device: torch.device) -> Sear
 
     For errors see `models.load_model`.
     """
-    found = [load_model(path, data)[0] for path in paths]
+    found = [load_model(path, data) for path in paths]
     for loaded in found:
         loaded.model.to(device)
     models = [searched_model(loaded) for loaded in found]

@@ -122,9 +122,9 @@ class Translator(LoadedFromFiles):
         from vaswani_plugin.inference.models import load_model
         from vaswani_plugin.inference.search_engine import TorchEngine
 
-        loaded, _, languages = load_model(Path(path), Path(data))
-        assert languages is not None
-        pipeline = Pipeline.of_tokens(languages, None if codes is None else Path(codes))
+        loaded = load_model(Path(path), Path(data))
+        assert loaded.languages is not None
+        pipeline = Pipeline.of_tokens(loaded.languages, None if codes is None else Path(codes))
         engine = TorchEngine(loaded, device, dtype, threads)
         files = {"data": data, "codes": codes}
         options: dict[str, Any] = {"device": device, "dtype": dtype, "threads": threads}

@@ -16,14 +16,11 @@ import torch
 from torch import nn
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.kernels.layers import FusedAddNorm, OneDNNLinear
 from vaswani_plugin.kernels.matrix_library import chosen_library
 from vaswani_plugin.kernels.packed_step import Packing
 
 VARIABLE = "VASWANI_KERNELS"
-MODULES = {"linear": OneDNNLinear, "add_norm": FusedAddNorm}
-"""Kernels that replace a module, by name; a kernel's `equals` is the class that it replaces."""
-NAMES = (*MODULES, "fused_loss", "packed_step", "attention")
+NAMES = ("linear", "add_norm", "fused_loss", "packed_step", "attention")
 
 
 def wanted_kernels() -> tuple[str, ...]:
@@ -50,7 +47,8 @@ def accelerate(model: nn.Module) -> nn.Module:
     """Replace plain parts of a model by kernels, in place.
 
     Args:
-        model: a model built of `modules`. Parts of other classes, also of subclasses, stay.
+        model: a model built of `modules`. Parts of other classes, also of subclasses, stay. In
+            evaluation mode it gets no kernels that only serve training.
 
     Returns:
         The model.
@@ -59,17 +57,13 @@ def accelerate(model: nn.Module) -> nn.Module:
         UserError: see `wanted_kernels`.
     """
     wanted = wanted_kernels()
-    kernels = {MODULES[name].equals: MODULES[name] for name in wanted if name in MODULES}
-    if chosen_library() != "onednn":
-        kernels.pop(nn.Linear, None)
+    linear = "linear" in wanted and chosen_library() == "onednn"
+    if linear or model.training:
+        _replace_layers(model, linear, model.training and "add_norm" in wanted)
     if "attention" in wanted:
         # cuDNN's function plans each shape that it hasn't seen for about 10 ms, and nearly every
         # batch of sentences has a new one: base trains faster with PyTorch's other functions.
         torch.backends.cuda.enable_cudnn_sdp(False)
-    for module in list(model.modules()):
-        for name, child in list(module.named_children()):
-            if type(child) in kernels:
-                setattr(module, name, kernels[type(child)](child).train(child.training))
     if "fused_loss" in wanted and hasattr(model, "projected_loss"):  # only training has a loss
         from vaswani_plugin.kernels.fused_loss import fused_projected_loss
         from vaswani_plugin.modules.loss import projected_loss
@@ -77,6 +71,17 @@ def accelerate(model: nn.Module) -> nn.Module:
         if model.projected_loss is projected_loss:
             model.projected_loss = fused_projected_loss
     return model
+
+
+def _replace_layers(model: nn.Module, linear: bool, add_norm: bool) -> None:
+    from vaswani_plugin.kernels import layers
+
+    wanted = (linear, layers.OneDNNLinear), (add_norm, layers.FusedAddNorm)
+    kernels = {kernel.equals: kernel for is_wanted, kernel in wanted if is_wanted}
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if type(child) in kernels:
+                setattr(module, name, kernels[type(child)](child).train(child.training))
 
 
 def packing() -> Packing | None:
