@@ -10,7 +10,6 @@ from toy_bundle import SENTENCES, write_toy_bundle
 
 from vaswani_plugin import Translator
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.texts import read_source
 from vaswani_plugin.text.sentences import join_sentences, split_sentences
 
 SHORT = ["The cat slept.", "Why?", "It rained near the sea!", 'He said: "We bought apples."']
@@ -66,13 +65,13 @@ def test_pieces_are_no_longer_than_the_training_sentences(tmp_path, folder):
         os.link(name, tmp_path / name.name)
     (tmp_path / "preprocessing.json").unlink()
     (tmp_path / "preprocessing.json").write_text(json.dumps(settings | {"longest_trained": 6}))
-    pipeline = Translator.from_pretrained(tmp_path).pipeline
+    cuts = Translator.from_pretrained(tmp_path)
     text = f"{SENTENCES[3]} {SENTENCES[4]}"
-    found = read_source(text, 1, pipeline, 23, "split", False)
+    found = cuts.read(text, long="split")
     assert max(map(len, found.pieces)) <= 6 and len(found.sentences) == 2
     joined = tuple(token for piece in found.pieces for token in piece)
     assert joined == tuple(t for sentence in found.sentences for t in sentence.tokens)
-    whole = read_source("the cat " * 5, 1, pipeline, 23, "split", True)
+    whole = cuts.read("the cat " * 5, long="split", one_sentence=True)
     assert len(whole.pieces) == 1
 
 

@@ -56,6 +56,11 @@ def test_values_and_gradients_stay():
         torch.testing.assert_close(found, expected[name], atol=2e-3, rtol=1e-4, msg=name)
 
 
+def test_a_model_that_only_decodes_gets_no_kernel_of_training():
+    model = accelerate(make_model().eval())
+    assert OneDNNLinear in kinds(model) and FusedAddNorm not in kinds(model)
+
+
 def test_parameters_and_state_dict_stay_the_same():
     model = make_model()
     before, parameters = list(model.state_dict()), list(model.parameters())

@@ -1,7 +1,6 @@
-"""Texts on their way to a model: buffers of a stream, sentences, pieces, batches, and back.
+"""Texts on their way to a model, in buffers of a stream and in batches, and what comes back.
 
-A sentence is a piece; one that is too long for the model is several. What comes back is a
-`Translation`, or of given pairs a `Score`.
+That is a `Translation`, or of given pairs a `Score`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,22 +11,11 @@ import numpy as np
 from tqdm import tqdm
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.pipeline import WORD_BORDERS, Pipeline, cut
-from vaswani_plugin.text.sentences import (
-    check_text,
-    has_words,
-    join_sentences,
-    split_sentences,
-)
-from vaswani_plugin.text.settings import Settings
+from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.sentences import check_text
 
 T = TypeVar("T")
 Tokens = Sequence[str]
-
-LONG = ("error", "split", "truncate")
-"""What to do with a sentence of more subwords than the model takes."""
-USUAL_LENGTH = 250
-"""Most subwords of a sentence, where a bundle does not name the longest one of its training."""
 
 
 class TextTooLong(UserError):
@@ -120,30 +108,6 @@ class Score:
     token_scores: tuple[float, ...]
 
 
-class Sentence(NamedTuple):
-    """A sentence and its subwords.
-
-    Attributes:
-        tokens: its subwords.
-        pieces: the subwords in pieces that the model takes; a sentence without words has none.
-    """
-
-    tokens: tuple[str, ...]
-    pieces: list[Sequence[str]]
-
-
-class Source(NamedTuple):
-    """A text and its sentences."""
-
-    text: str
-    sentences: list[Sentence]
-
-    @property
-    def pieces(self) -> list[Sequence[str]]:
-        """The subwords of all sentences, as the model takes them."""
-        return [piece for sentence in self.sentences for piece in sentence.pieces]
-
-
 def one_line(text: str, name: str = "the text") -> str:
     """A text with spaces for its line breaks; raises the errors of `check_text`."""
     return check_text(text, name).replace("\n", " ")
@@ -168,88 +132,6 @@ def encode_whole(
     if len(tokens) > longest:
         raise UserError(f"{name} has {len(tokens)} subwords, the model takes {longest}: divide it")
     return tokens
-
-
-def read_source(
-    text: str, number: int, pipeline: Pipeline, longest: int, long: str, one_sentence: bool
-) -> Source:
-    """Encode a text to translate, sentence by sentence.
-
-    A sentence of more subwords than the longest one in training is cut into pieces; where the text
-    is taken as one sentence, only one of more than `longest`. `long` is one of `LONG`, `number` is
-    that of the text, for errors.
-
-    Raises:
-        TextTooLong: a sentence has more than `longest` subwords, and `long` is "error".
-        UserError: see `check_text`.
-    """
-    plain = one_line(text, f"text {number}")
-    most, texts, settings = longest, [plain], pipeline.settings
-    assert isinstance(settings, Settings)
-    if not (one_sentence or pipeline.is_tokenized):
-        texts = split_sentences(plain, settings.source_language)
-        most = min(longest, settings.longest_trained or USUAL_LENGTH)
-    borders = WORD_BORDERS[pipeline.subwords]
-    sentences = []
-    for sentence in texts:
-        tokens = encode(sentence, pipeline) if has_words(sentence) else ()
-        if len(tokens) > longest and long == "error":
-            raise TextTooLong(number, len(tokens), longest)
-        kept = tokens[:longest] if long == "truncate" else tokens
-        sentences.append(Sentence(tokens, list(cut(kept, most, borders)) if kept else []))
-    return Source(text, sentences)
-
-
-def join_translation(
-    source: Source, decoded: Iterator[list[Hypothesis]], nbest: int, pipeline: Pipeline
-) -> Translation:
-    """Join the translations of a text's pieces, the next items of `decoded`.
-
-    A text without words is its own translation.
-    """
-    assert isinstance(pipeline.settings, Settings)
-    language = pipeline.settings.target_language
-    parts: list[tuple[int, list[Hypothesis]]] = []
-    shown: list[list[str]] = []  # of each sentence: the texts of its hypotheses
-    for sentence in source.sentences:
-        if sentence.pieces:
-            found = join_pieces([(len(piece), next(decoded)) for piece in sentence.pieces])
-            parts.append((len(sentence.tokens), found))
-            shown.append([pipeline.decode(" ".join(each.tokens)) for each in found[:nbest]])
-    tokens = tuple(token for sentence in source.sentences for token in sentence.tokens)
-    hypotheses = tuple(
-        found._replace(text=join_sentences(texts, language))
-        for found, *texts in zip(join_pieces(parts)[:nbest], *shown, strict=False)
-    )
-    if not hypotheses:
-        kept = "" if source.text.isspace() else " ".join(source.text.splitlines())
-        hypotheses = (Hypothesis(kept, 0.0, (), (), ()),)
-    return Translation(source.text, tokens, hypotheses)
-
-
-def join_pieces(pieces: list[tuple[int, list[Hypothesis]]]) -> list[Hypothesis]:
-    """Join the hypotheses of a text's pieces: the best ones, the second best ones, and so on.
-
-    Each piece has its number of source subwords and its hypotheses. Tokens and token scores are
-    concatenated, scores are added, and alignments count from the text's first subword.
-    """
-    if not pieces:
-        return []
-    source_start, whole = pieces[0]
-    for length, piece in pieces[1:]:
-        whole = [
-            Hypothesis(
-                "",
-                first.score + second.score,
-                first.tokens + second.tokens,
-                first.token_scores + second.token_scores,
-                first.alignment
-                + tuple((s + source_start, t + len(first.tokens)) for s, t in second.alignment),
-            )
-            for first, second in zip(whole, piece, strict=False)
-        ]
-        source_start += length
-    return whole
 
 
 def seed_of(seed: int, number: int) -> int:

@@ -12,35 +12,63 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle, Engine, LoadedFromFiles, load_engine
 from vaswani_plugin.inference.texts import (
-    LONG,
     Hypothesis,
     Score,
-    Source,
+    TextTooLong,
     Translation,
     batches_by_length,
     encode,
     encode_whole,
     in_batches,
-    join_translation,
+    one_line,
     one_or_many,
     progress_bar,
-    read_source,
     seed_of,
     split_into_buffers,
 )
 from vaswani_plugin.search.options import PAPER_DECODING, Options, SearchOptions, require_choice
-from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.pipeline import WORD_BORDERS, Pipeline, cut
+from vaswani_plugin.text.sentences import has_words, join_sentences, split_sentences
 from vaswani_plugin.text.settings import Settings
 
 if TYPE_CHECKING:
     import torch
 
     from vaswani_plugin.inference.attention import Attention
+
+LONG = ("error", "split", "truncate")
+"""What to do with a sentence of more subwords than the model takes."""
+USUAL_LENGTH = 250
+"""Most subwords of a sentence, where a bundle does not name the longest one of its training."""
+
+
+class Sentence(NamedTuple):
+    """A sentence and its subwords.
+
+    Attributes:
+        tokens: its subwords.
+        pieces: the subwords in pieces that the model takes; a sentence without words has none.
+    """
+
+    tokens: tuple[str, ...]
+    pieces: list[Sequence[str]]
+
+
+class Source(NamedTuple):
+    """A text and its sentences."""
+
+    text: str
+    sentences: list[Sentence]
+
+    @property
+    def pieces(self) -> list[Sequence[str]]:
+        """The subwords of all sentences, as the model takes them."""
+        return [piece for sentence in self.sentences for piece in sentence.pieces]
 
 
 class Translator(LoadedFromFiles):
@@ -245,10 +273,11 @@ class Translator(LoadedFromFiles):
     def read(
         self, text: str, *, number: int = 1, long: str = "error", one_sentence: bool = False
     ) -> Source:
-        """The pieces of a text, each for one call of the model: the first step of `translate`.
+        """The sentences of a text in pieces for the model: the first step of `translate`.
 
-        A caller with a queue of its own decodes pieces of many texts together (`decode`) and joins
-        those of a text again (`join`).
+        A sentence of more subwords than the longest one in training is cut into pieces; where the
+        text is taken as one sentence, only one of more than the model takes. A caller with a queue
+        of its own decodes pieces of many texts together (`decode`), and `join`s those of a text.
 
         Args:
             text: the text.
@@ -259,7 +288,22 @@ class Translator(LoadedFromFiles):
             TextTooLong: a sentence is too long, and `long` is "error", the default.
             UserError: it is no text.
         """
-        return read_source(text, number, self.pipeline, self.longest_source, long, one_sentence)
+        plain = one_line(text, f"text {number}")
+        pipeline, settings = self.pipeline, self.settings
+        most = longest = self.longest_source
+        texts = [plain]
+        if not (one_sentence or pipeline.is_tokenized):
+            texts = split_sentences(plain, settings.source_language)
+            most = min(longest, settings.longest_trained or USUAL_LENGTH)
+        borders = WORD_BORDERS[pipeline.subwords]
+        sentences = []
+        for sentence in texts:
+            tokens = encode(sentence, pipeline) if has_words(sentence) else ()
+            if len(tokens) > longest and long == "error":
+                raise TextTooLong(number, len(tokens), longest)
+            kept = tokens[:longest] if long == "truncate" else tokens
+            sentences.append(Sentence(tokens, list(cut(kept, most, borders)) if kept else []))
+        return Source(text, sentences)
 
     def decode(
         self, pieces: Sequence[Sequence[str]], *, align: bool = False, **options: Any
@@ -268,8 +312,28 @@ class Translator(LoadedFromFiles):
         return self._decode(pieces, *self._options(align, options), count())
 
     def join(self, source: Source, decoded: Iterator[list[Hypothesis]], nbest: int) -> Translation:
-        """The translation of a text from the hypotheses of its pieces: the last step."""
-        return join_translation(source, decoded, nbest, self.pipeline)
+        """The translation of a text from its pieces' hypotheses, the next items of `decoded`.
+
+        This is the last step. A text without words is its own translation.
+        """
+        parts: list[tuple[int, list[Hypothesis]]] = []
+        shown: list[list[str]] = []  # of each sentence: the texts of its hypotheses
+        for sentence in source.sentences:
+            if sentence.pieces:
+                found = join_pieces([(len(piece), next(decoded)) for piece in sentence.pieces])
+                parts.append((len(sentence.tokens), found))
+                shown.append(
+                    [self.pipeline.decode(" ".join(each.tokens)) for each in found[:nbest]]
+                )
+        tokens = tuple(token for sentence in source.sentences for token in sentence.tokens)
+        hypotheses = tuple(
+            found._replace(text=join_sentences(texts, self.target_language))
+            for found, *texts in zip(join_pieces(parts)[:nbest], *shown, strict=False)
+        )
+        if not hypotheses:
+            kept = "" if source.text.isspace() else " ".join(source.text.splitlines())
+            hypotheses = (Hypothesis(kept, 0.0, (), (), ()),)
+        return Translation(source.text, tokens, hypotheses)
 
     def score(self, pairs: Iterable[tuple[str, str]], *, batch_tokens: int = 4096) -> list[Score]:
         """log P of given translations.
@@ -343,3 +407,28 @@ class Translator(LoadedFromFiles):
             return found
 
         return in_batches(pieces, options.batch_tokens, answer)
+
+
+def join_pieces(pieces: list[tuple[int, list[Hypothesis]]]) -> list[Hypothesis]:
+    """Join the hypotheses of a text's pieces: the best ones, the second best ones, and so on.
+
+    Each piece has its number of source subwords and its hypotheses. Tokens and token scores are
+    concatenated, scores are added, and alignments count from the text's first subword.
+    """
+    if not pieces:
+        return []
+    source_start, whole = pieces[0]
+    for length, piece in pieces[1:]:
+        whole = [
+            Hypothesis(
+                "",
+                first.score + second.score,
+                first.tokens + second.tokens,
+                first.token_scores + second.token_scores,
+                first.alignment
+                + tuple((s + source_start, t + len(first.tokens)) for s, t in second.alignment),
+            )
+            for first, second in zip(whole, piece, strict=False)
+        ]
+        source_start += length
+    return whole

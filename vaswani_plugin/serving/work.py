@@ -23,8 +23,8 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.serving.texts import Languages, Limits, Refusal, check_size
 
 if TYPE_CHECKING:
-    from vaswani_plugin.inference.texts import Source, Translation
-    from vaswani_plugin.inference.translator import Translator
+    from vaswani_plugin.inference.texts import Translation
+    from vaswani_plugin.inference.translator import Source, Translator
 
 Found = TypeVar("Found")
 Piece = Sequence[str]
