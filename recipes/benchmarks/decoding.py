@@ -73,7 +73,7 @@ def generate(args: argparse.Namespace, side: str) -> list[object]:
     return [*command, "--path", args.model, "--length-penalty", "fairseq"]
 
 
-def whole_processes(args: argparse.Namespace) -> dict[str, list[object]]:
+def whole_processes(args: argparse.Namespace, engines: list[str]) -> dict[str, list[object]]:
     """The commands by their names."""
     commands = {f"fairseq-generate, {side}": generate(args, side) for side in ("stock", "ours")}
     if args.bundle:
@@ -83,18 +83,18 @@ def whole_processes(args: argparse.Namespace) -> dict[str, list[object]]:
         commands["vaswani translate"] = [*translate, "--model", args.bundle]
         if processor.has_bfloat16() or args.gpu:
             commands["vaswani translate, bf16"] = [*translate, "--model", args.bundle, "--bf16"]
-        if "ctranslate2" in engines(args):
+        if "ctranslate2" in engines:
             exported = [*translate, "--model", args.work / "ctranslate2"]
             commands["vaswani translate, CTranslate2"] = exported
     return commands
 
 
-def export(args: argparse.Namespace) -> None:
+def export(args: argparse.Namespace, engines: list[str]) -> None:
     """Our model for stock fairseq, and, where it is installed, a bundle of it for CTranslate2."""
     command = [BIN / "vaswani", "export", "--model"]
     stock = ["--to", "fairseq", "--output", args.work / "stock.pt", "--allow-layer-norm-eps"]
     measure([*command, args.model, *stock])
-    if "ctranslate2" not in engines(args):
+    if "ctranslate2" not in engines:
         return
     for name in ("plain", "ctranslate2"):
         shutil.rmtree(args.work / name, ignore_errors=True)  # of an earlier run
@@ -199,7 +199,7 @@ def search_alone(args: argparse.Namespace) -> dict[str, float]:
     return found
 
 
-def engines(args: argparse.Namespace) -> list[str]:
+def usable_engines(args: argparse.Namespace) -> list[str]:
     """The engines that can run here."""
     found = list(SEARCHES)
     if not processor.has_bfloat16() and not args.gpu:
@@ -220,10 +220,11 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
     if args.bundle:
         lines = list(read_lines(args.lines))[: len(sentences)]
         (args.work / "lines").write_text("".join(f"{x}\n" for x in lines), encoding="utf-8")
-    export(args)
-    commands = {} if args.alone else whole_processes(args)
+    engines = usable_engines(args)
+    export(args, engines)
+    commands = {} if args.alone else whole_processes(args, engines)
     runs: dict[str, list[Measurement]] = {name: [] for name in commands}
-    alone: dict[str, list[dict[str, float]]] = {name: [] for name in engines(args)}
+    alone: dict[str, list[dict[str, float]]] = {name: [] for name in engines}
     for number in range(args.repetitions):
         print(f"decoding: round {number + 1} of {args.repetitions}", file=sys.stderr, flush=True)
         for name, command in commands.items():

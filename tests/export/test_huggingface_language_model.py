@@ -57,9 +57,9 @@ def load(folder):
 
 
 def logits(bundle, tokens):
-    model = load_language_model(bundle).model
+    model = load_language_model(bundle)[0].model
     with torch.no_grad():
-        return model.decoder.project(model.decoder(tokens, right_padded=True).features)
+        return model.project(model(tokens, right_padded=True).features)
 
 
 def test_logits_are_the_same(exported):
@@ -80,7 +80,7 @@ def test_tokenizers_agree(exported):
         Pipeline.load(bundle),
         transformers.AutoTokenizer.from_pretrained(folder),
     )
-    dictionary = load_language_model(bundle).dictionary
+    dictionary = load_language_model(bundle)[0].target
     for text in texts:
         units = pipeline.encode(text)
         numbers = [dictionary.eos(), *map(dictionary.index, units.split())]

@@ -38,8 +38,8 @@ from vaswani_plugin.export.huggingface_tokenizer import text_tokenizer, tokenize
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.language_model import load_language_model
 from vaswani_plugin.model.configuration import Configuration
+from vaswani_plugin.modules.language_model import LanguageModel
 from vaswani_plugin.search.options import MAX_NEW_TOKENS
-from vaswani_plugin.search.text_models import TextModel
 from vaswani_plugin.text.dictionary import EOS, PAD
 from vaswani_plugin.text.outputs import write_json
 from vaswani_plugin.text.settings import SAFETENSORS, TextSettings, weights_path
@@ -53,13 +53,13 @@ def export_language_model(model: Path, output: Path, with_tokenizer: bool = True
             f"{model} holds a summarizer, and Hugging Face has no counterpart of how it reads an "
             "article"
         )
-    built, dictionary, _, sizes, _ = load_language_model(model)
-    if sizes is None:
+    loaded, _ = load_language_model(model)
+    built, sizes, dictionary = loaded.model, loaded.sizes, loaded.target
+    if not isinstance(sizes, Configuration):
         raise UserError(
-            f"{model} holds a {type(built.decoder).__name__}, and Hugging Face has no counterpart "
-            "of it"
+            f"{model} holds a {type(built).__name__}, and Hugging Face has no counterpart of it"
         )
-    require_known_modules(built.decoder)
+    require_known_modules(built)
     found = uneven_heads(sizes)
     if sizes.d_ff > 4 * sizes.d_model:
         found.append(f"--d-ff {sizes.d_ff} with --d-model {sizes.d_model}")
@@ -93,14 +93,14 @@ def export_language_model(model: Path, output: Path, with_tokenizer: bool = True
     return weights_path(model)
 
 
-def to_openai(model: TextModel, sizes: Configuration) -> Weights:
+def to_openai(model: LanguageModel, sizes: Configuration) -> Weights:
     """The weights of a language model of ours for `OpenAIGPTLMHeadModel`."""
-    ours = model.decoder.state_dict()
+    ours = model.state_dict()
     matrix = ours["embedding.weight"]
     positions = torch.arange(sizes.max_target_positions, device=matrix.device)
     found = {
         "transformer.tokens_embed.weight": matrix * math.sqrt(sizes.d_model),
-        "transformer.positions_embed.weight": model.decoder.positions(positions[None])[0],
+        "transformer.positions_embed.weight": model.positions(positions[None])[0],
         "lm_head.weight": matrix,
     }
     for number in range(sizes.decoder_layers):

@@ -10,10 +10,10 @@ Axes: N tokens of a stream.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from vaswani_plugin.inference.completion import (
     TextCoder,
     complete,
 )
-from vaswani_plugin.inference.models import load_model
+from vaswani_plugin.inference.models import Loaded, load_model
 from vaswani_plugin.inference.search_engine import dtype_of, use_threads
 from vaswani_plugin.inference.text_scores import (
     StreamScorer,
@@ -46,7 +46,6 @@ from vaswani_plugin.inference.texts import (
 )
 from vaswani_plugin.metrics.perplexity import count_text, result
 from vaswani_plugin.metrics.scored_text import count_represented, number_by
-from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel
 from vaswani_plugin.search.options import (
     MAX_NEW_TOKENS,
@@ -56,7 +55,7 @@ from vaswani_plugin.search.options import (
     require_choice,
 )
 from vaswani_plugin.search.text_models import TextModel
-from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, Dictionary, load_text_dictionary
+from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, load_text_dictionary
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.sentences import check_text
 from vaswani_plugin.text.settings import (
@@ -69,24 +68,11 @@ from vaswani_plugin.text.settings import (
 BUFFER = 64
 
 
-class LoadedText(NamedTuple):
-    """A language model in evaluation mode, on the CPU, and what is known of it."""
-
-    model: TextModel
-    dictionary: Dictionary
-    task: Mapping[str, Any]
-    """Options of the training's task."""
-    sizes: Configuration | None
-    """Of a Transformer; None of other models."""
-    pipeline: Pipeline | None
-    """Between raw text and tokens; None without a preprocessing.json."""
-
-
-def load_language_model(path: Path, data: Path | None = None) -> LoadedText:
+def load_language_model(path: Path, data: Path | None = None) -> tuple[Loaded, Pipeline | None]:
     """Load a language model from a bundle's folder, or a checkpoint with the folder of its data.
 
-    A bundle's data may be given, too: it must have the same dictionary. For errors see
-    `models.load_model`.
+    A bundle's data may be given, too: it must have the same dictionary. The pipeline is between raw
+    text and tokens; None without a preprocessing.json. For errors see `models.load_model`.
     """
     pipeline, checkpoint = None, path
     if path.is_dir():
@@ -104,35 +90,34 @@ def load_language_model(path: Path, data: Path | None = None) -> LoadedText:
         raise UserError(f"{path} is not a bundle: --data-bin DIR has to say what its dictionary is")
     elif (data / SETTINGS).is_file():
         pipeline = Pipeline(read_settings_file(data / SETTINGS), data)
-    loaded = load_model(checkpoint, data, TextSettings)
-    sizes = loaded.sizes if isinstance(loaded.sizes, Configuration) else None
-    longest = sys.maxsize  # an LSTM has no positions
-    if not isinstance(loaded.model, RecurrentLanguageModel):
-        longest = loaded.model.positions.max_positions
-    model = TextModel(loaded.model, longest)
-    return LoadedText(model, loaded.target, loaded.task, sizes, pipeline)
+    return load_model(checkpoint, data, TextSettings), pipeline
 
 
 class LanguageModel(LoadedFromFiles):
     """A trained language model; its methods may be called from several threads at once.
 
     Args:
-        loaded: the model, and what is known of it.
+        loaded, pipeline: see `load_language_model`.
         threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
     """
 
-    def __init__(self, loaded: LoadedText, threads: int | None = None) -> None:
-        self.model = loaded.model
-        self.dictionary, self.pipeline = loaded.dictionary, loaded.pipeline
+    def __init__(
+        self, loaded: Loaded, pipeline: Pipeline | None, threads: int | None = None
+    ) -> None:
+        longest = sys.maxsize  # an LSTM has no positions
+        if not isinstance(loaded.model, RecurrentLanguageModel):
+            longest = loaded.model.positions.max_positions
+        self.model = TextModel(loaded.model, longest)
+        self.dictionary, self.pipeline = loaded.target, pipeline
         self.tokens_per_sample: int = loaded.task["tokens_per_sample"]
         """Length of a training window."""
         self.saw_lines_apart = str(loaded.task.get("sample_break_mode")) == "eos"
         """Whether each training sample was a single line, without earlier lines as context."""
         self.loss_after: str | None = loaded.task.get("loss_after")
         """Only the tokens after this symbol counted in the loss of a line; None: all did."""
-        self.positions: int = loaded.model.longest_target
+        self.positions: int = longest
         """Longest text in tokens."""
-        self.coder = TextCoder(loaded.dictionary, loaded.pipeline)
+        self.coder = TextCoder(self.dictionary, pipeline)
         self.threads = threads or torch.get_num_threads()
 
     @classmethod
@@ -152,11 +137,12 @@ class LanguageModel(LoadedFromFiles):
             data: with a checkpoint: the folder of its dictionary.
             device, dtype, threads: as of a `Translator`.
         """
-        loaded = load_language_model(Path(folder), None if data is None else Path(data))
-        loaded.model.decoder.to(device=device, dtype=dtype_of(dtype))
+        loaded, pipeline = load_language_model(Path(folder), None if data is None else Path(data))
+        loaded.model.to(device=device, dtype=dtype_of(dtype))
         options = {"device": device, "dtype": dtype, "threads": threads}
         data = None if data is None else Path(data).absolute()
-        return cls(loaded, threads).loaded_by(cls.from_pretrained, folder, data=data, **options)
+        made = cls(loaded, pipeline, threads)
+        return made.loaded_by(cls.from_pretrained, folder, data=data, **options)
 
     @property
     def device(self) -> torch.device:

@@ -250,13 +250,3 @@ def shared_embeddings(
     of_source = of_target if share == "all" else make(source)
     projection = make(target) if share == "none" else of_target
     return of_source, of_target, projection
-
-
-def require_positions(length: int, limit: int, side: str) -> None:
-    """Raise a UserError for a sentence of more tokens than a model has positions on that side."""
-    if length > limit:
-        raise UserError(
-            f"a {side} sentence has {length} tokens and the model {limit} positions; shorten it, "
-            f"skip it with --skip-invalid-size-inputs-valid-test, or train with a larger "
-            f"--max-{side}-positions"
-        )

@@ -66,7 +66,7 @@ class SinusoidalPositions(nn.Module):
 
     def _rows(self, dtype: torch.dtype, device: torch.device) -> Tensor:
         rows = min(self.max_positions, MOST_ROWS)
-        if device.type == "meta":  # has shapes only
+        if device.type == "meta":  # has shapes only; to compute on it takes PyTorch seconds
             return torch.empty(rows, self.d_model, dtype=dtype, device=device)
         return self.encoding(torch.arange(rows, device=device), self.d_model).to(dtype)
 

@@ -65,10 +65,6 @@ class Dictionary:
         """Number of a symbol; the number of `<unk>` if the symbol is missing."""
         return self.indices.get(sym, UNK)
 
-    def bos(self) -> int:
-        """Number of the start of sentence."""
-        return BOS
-
     def pad(self) -> int:
         """Number of padding."""
         return PAD

@@ -12,6 +12,7 @@ import numpy as np
 from fairseq.models import FairseqEncoderDecoderModel, register_model
 from torch import Tensor
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig, configuration_of
 from vaswani_plugin.fairseq_plugin.models._common import (
     CausalDecoder,
@@ -24,9 +25,19 @@ from vaswani_plugin.fairseq_plugin.models._common import (
     set_training_switches,
 )
 from vaswani_plugin.model.architectures import ARCHITECTURES, PARSERS
-from vaswani_plugin.model.build import accelerated, build, require_positions
+from vaswani_plugin.model.build import accelerated, build
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.transformer import Decoder, Encoder, Memory, cached_positions
+
+
+def require_positions(length: int, limit: int, side: str) -> None:
+    """Raise a UserError for a sentence of more tokens than a model has positions on that side."""
+    if length > limit:
+        raise UserError(
+            f"a {side} sentence has {length} tokens and the model {limit} positions; shorten it, "
+            f"skip it with --skip-invalid-size-inputs-valid-test, or train with a larger "
+            f"--max-{side}-positions"
+        )
 
 
 class VaswaniEncoder(Encoder, SourceEncoder):
