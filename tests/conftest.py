@@ -5,6 +5,7 @@ The corpus is made here from a seeded random vocabulary, so that tests need no d
 
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,8 +18,15 @@ from hypothesis import HealthCheck, settings
 from tests.support.commands import REPO, in_fork, run_python
 
 # Examples may take any time: the processes of a run share the cores.
-settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# They are the same in each run; with `--hypothesis-profile explore` they are new ones.
+settings.register_profile(
+    "explore", derandomize=False, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("tests", settings.get_profile("explore"), derandomize=True, database=None)
 settings.load_profile("tests")
+
+# What a shell starts in the background ignores Ctrl-C, and so would all that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PLUGIN = REPO / "vaswani_plugin"
 TOY_SENTENCES = {"train": 60, "valid": 20, "test": 60}  # 60 and 20 are no multiples of 8

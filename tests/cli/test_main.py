@@ -101,7 +101,7 @@ def test_a_stream_that_the_shell_has_closed_is_an_error_of_one_line(closed, argu
         capture_output=True,
         text=True,
         env=fairseq_environment(),
-        timeout=60,
+        timeout=300,
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert error in done.stderr and done.stderr.count("\n") == (1 if error else 0)

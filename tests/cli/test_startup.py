@@ -26,7 +26,7 @@ def imported(folder: Path, *arguments: str) -> set[str]:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         env=fairseq_environment(),
     )
     assert done.returncode == 0, done.stderr

@@ -121,13 +121,15 @@ def test_mistaken_options_are_one_line(recipe, args, part):
 
 def test_two_at_once(recipe, tmp_path):
     """The second one waits a little, then says so, and the first one ends well."""
-    (tmp_path / "slow.sh").write_text(RECIPE + "step a sleep 8\n", encoding="utf-8")
+    steps = "step a bash -c \"until [[ -f '$work/go' ]]; do sleep .1; done\"\n"
+    (tmp_path / "slow.sh").write_text(RECIPE + steps, encoding="utf-8")
     command = ["bash", tmp_path / "slow.sh", "--work", tmp_path / "-work ü"]
     first = subprocess.Popen(command, env=quick_environment(), stderr=subprocess.DEVNULL)
     while not (tmp_path / "-work ü" / ".steps" / "a.begun").exists():
         time.sleep(0.05)
-    second = recipe("step a sleep 8\n")
+    second = recipe(steps)
     assert second.returncode == 1 and "another run is at work there" in second.stderr
+    (tmp_path / "-work ü" / "go").touch()
     assert first.wait() == 0
 
 
@@ -161,7 +163,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     while not (work / "logs" / "a.log").exists() or not (work / "logs" / "a.log").stat().st_size:
         time.sleep(0.05)
     os.killpg(started.pid, signal.SIGINT)
-    assert started.wait(20) == 130
+    assert started.wait(60) == 130
     said = started.stderr.read()
     assert said == "made: a\nmade: stopped in step a; the same command goes on there\n"
 

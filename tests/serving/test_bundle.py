@@ -39,9 +39,13 @@ def served(bundle):
         yield service
 
 
-def post(service: Running, path: str = "/translate", **fields):
+def ask(service: Running, path: str = "/translate", **fields):
     fields = {"source": "en", "target": "de"} | fields
-    answer = httpx.post(service.url + path, json=fields, timeout=60, verify=False)
+    return httpx.post(service.url + path, json=fields, timeout=60, verify=False)
+
+
+def post(service: Running, path: str = "/translate", **fields):
+    answer = ask(service, path, **fields)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -83,7 +87,7 @@ def test_attention(served, translator):
         np.testing.assert_allclose(weights, heads.weights, atol=1e-4)
     for fields in ({"q": "a " * 200}, {"translation": "a " * 200}):
         fields = {"q": source, "translation": target} | fields
-        answer = httpx.post(served.url + "/attention", json=fields, verify=False)
+        answer = ask(served, "/attention", **fields)
         assert (answer.status_code, answer.json()) == (
             *(413, {"error": "Attention is shown of at most 128 subwords"}),
         )
@@ -94,12 +98,9 @@ def test_it_starts_with_flags_and_ends_by_ctrl_c_in_a_line(bundle, tmp_path):
     flags = ["--api-keys", str(tmp_path / "keys"), "--characters", "20", "--threads", "1"]
     with running(command(bundle, *flags)) as service:
         assert service.events("ready")[0]["keys"] is True
-        url = service.url + "/translate"
-        fields = {"q": "The cat", "source": "en", "target": "de"}
-        assert httpx.post(url, json=fields, verify=False).status_code == 403
-        fields["api_key"] = "abc"
-        assert httpx.post(url, json=fields, verify=False).status_code == 200
-        assert httpx.post(url, json=fields | {"q": "a" * 21}, verify=False).status_code == 413
+        assert ask(service, q="The cat").status_code == 403
+        assert ask(service, q="The cat", api_key="abc").status_code == 200
+        assert ask(service, q="a" * 21, api_key="abc").status_code == 413
         service.process.send_signal(signal.SIGINT)
         assert service.wait() == 130
         assert json.loads(service.lines[-2])["event"] == "stopped"

@@ -54,9 +54,9 @@ def requests(draw):
 
 
 def answer_to(port, request):
-    """What comes back until the connection is closed; at most 10 s are waited for it."""
+    """What comes back until the connection is closed; at most 60 s are waited for it."""
     received = b""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connection.sendall(request)
             connection.shutdown(socket.SHUT_WR)
@@ -67,7 +67,7 @@ def answer_to(port, request):
 
 
 def test_malformed_requests():
-    limits = {"body_seconds": 1, "header_seconds": 1, "queue": 512}
+    limits = {"body_seconds": 5, "header_seconds": 5, "queue": 512}
     statuses, memory = set(), []
     with running(fake_service(limits=limits)) as service:
 
@@ -82,7 +82,7 @@ def test_malformed_requests():
             received = answer_to(service.port, request)
             assert not received or received.startswith(b"HTTP/1.1 "), received[:100]
             statuses.add(int(received[9:12] or 0))
-            good = httpx.post(service.url + "/translate", json=GOOD, verify=False)
+            good = httpx.post(service.url + "/translate", json=GOOD, timeout=60, verify=False)
             assert good.json() == {"translatedText": "HELLO YOU"}
             memory.append(service.memory())
 

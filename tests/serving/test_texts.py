@@ -109,10 +109,10 @@ def test_no_translation_makes_a_tag(parts):
 @pytest.mark.parametrize("is_html", [False, True])
 def test_hostile_texts_take_no_longer_than_harmless_ones(part, is_html):
     """In proportion to the text: some libraries take the square of it."""
-    start = time.perf_counter()
+    start = time.process_time()  # the machine may have other work
     with contextlib.suppress(Refusal):
         layout_of(part * (100_000 // len(part)), is_html)
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
 
 
 def read(**fields):

@@ -1,7 +1,8 @@
 """A service whose translator needs no model: `python fake_service.py '{"limits": {...}}'`.
 
 It translates a text to itself in upper case, its n-th alternative with n signs of exclamation; a
-line "slow N" takes N seconds, "fail" fails, "refuse" raises a UserError, both for that line only.
+line "until FILE" takes until there is such a file, "fail" fails, "refuse" raises a UserError, both
+for that line only.
 """
 
 import json
@@ -15,8 +16,8 @@ import numpy as np
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import Attention, HeadWeights
+from vaswani_plugin.serving import server
 from vaswani_plugin.serving.app import Gate
-from vaswani_plugin.serving.server import bound_socket, run
 from vaswani_plugin.serving.texts import Limits
 from vaswani_plugin.serving.work import Service
 
@@ -53,8 +54,9 @@ class FakeTranslator:
             raise RuntimeError(f"can't translate {text}")
         if text.startswith("refuse"):
             raise UserError(f"{text}: no")
-        if text.startswith("slow "):
-            time.sleep(float(text.removeprefix("slow ")))
+        if text.startswith("until "):
+            while not os.path.exists(text.removeprefix("until ")):
+                time.sleep(0.005)
         tokens = tuple(text.split())
         found = [
             SimpleNamespace(
@@ -100,4 +102,6 @@ if __name__ == "__main__":
         FakeTranslator(**given.get("translator", {})), 4, Limits(**given.get("limits", {}))
     )
     gate = Gate(given.get("keys"), given.get("rate"))
-    run(service, gate, bound_socket("127.0.0.1", 0), given.get("origins", []), given.get("proxies"))
+    server.ON_ITS_WAY = given.get("on_its_way", server.ON_ITS_WAY)
+    listener = server.bound_socket("127.0.0.1", 0)
+    server.run(service, gate, listener, given.get("origins", []), given.get("proxies"))

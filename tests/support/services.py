@@ -40,8 +40,6 @@ class Running:
             stdout=subprocess.PIPE,
             text=True,
             env=environment,
-            # A shell starts background jobs with Ctrl-C ignored, and children inherit that.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         self.lines: list[str] = []
         self.url = ""
@@ -49,7 +47,7 @@ class Running:
         self._ready = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self._ready.wait(60)
+        self._ready.wait(300)
         if not self.url:
             self.process.kill()
             raise RuntimeError(f"{command} did not start: {self.lines}")
@@ -77,10 +75,10 @@ class Running:
         """Send SIGTERM."""
         self.process.send_signal(signal.SIGTERM)
 
-    def wait(self, seconds: float = 30) -> int:
+    def wait(self, seconds: float = 120) -> int:
         """Its exit code, once it has ended by itself."""
         code = self.process.wait(seconds)
-        self._reader.join(10)
+        self._reader.join()  # it ends with the process's output
         return code
 
     def memory(self) -> int:
@@ -108,10 +106,10 @@ def fake_service(**given: Any) -> list[str]:
 
 def get(service: Running, path: str) -> Any:
     """The answer to a GET; without certificates, which take httpx longer to read."""
-    return httpx.get(service.url + path, verify=False)
+    return httpx.get(service.url + path, timeout=60, verify=False)
 
 
-def wait_for(condition: Any, seconds: float = 10) -> None:
+def wait_for(condition: Any, seconds: float = 120) -> None:
     """Wait until a condition holds.
 
     Raises:

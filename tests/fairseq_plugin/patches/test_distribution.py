@@ -4,7 +4,10 @@ Our own models, tasks and launchers are in tests/distributed.
 """
 
 import argparse
+import contextlib
 import pickle
+import random
+import socket
 
 import pytest
 import torch
@@ -52,6 +55,25 @@ def test_the_complaint_is_told_not_the_connection_that_it_broke(monkeypatch, tmp
     files[2].unlink()
     with pytest.raises(ProcessRaisedException, match="Connection closed"):
         distributed_utils.call_main(cfg, print)
+
+
+@needs_no_gpu
+def test_two_trainings_at_once_meet_at_ports_of_their_own(monkeypatch):
+    """Whatever seed a program has set: the first one listens still when the second one starts."""
+    addresses = []
+
+    def spawn(function, args, **options):
+        addresses.append(args[1].distributed_training.distributed_init_method)
+        return argparse.Namespace(join=lambda: True)
+
+    monkeypatch.setattr(torch.multiprocessing, "spawn", spawn)
+    with contextlib.ExitStack() as listening:
+        for _ in range(2):
+            random.seed(1)
+            distributed_utils.call_main(settings(distributed_world_size=2), print)
+            port = int(addresses[-1].removeprefix("tcp://localhost:"))
+            listening.enter_context(socket.create_server(("localhost", port)))
+    assert len(set(addresses)) == 2
 
 
 def training(**changes) -> argparse.Namespace:

@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import random
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import torch
 from fairseq.distributed import utils as distributed_utils
 from fairseq.models import distributed_fairseq_model
 from omegaconf import DictConfig
+from torch.distributed.elastic.utils.distributed import get_free_port
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 from torch.nn.parallel import DistributedDataParallel
 
@@ -116,7 +116,7 @@ def _spawn(cfg: DictConfig, main: Callable, kwargs: dict[str, Any]) -> None:
     distributed = cfg.distributed_training
     if distributed.distributed_init_method is None:
         if distributed.distributed_port <= 0:
-            distributed.distributed_port = random.randint(10000, 60000)
+            distributed.distributed_port = get_free_port()
         address = f"tcp://localhost:{distributed.distributed_port}"
         distributed.distributed_init_method = address
     first = distributed.distributed_rank or 0
