@@ -18,7 +18,8 @@ from hypothesis import HealthCheck, settings
 from tests.support.commands import REPO, in_fork, run_python
 
 # Examples may take any time: the processes of a run share the cores.
-# They are the same in each run; with `--hypothesis-profile explore` they are new ones.
+# They are the same whenever the same files are imported; with `--hypothesis-profile explore` they
+# are new ones in each run.
 settings.register_profile(
     "explore", derandomize=False, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

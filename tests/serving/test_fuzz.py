@@ -4,7 +4,7 @@ import contextlib
 import json
 import socket
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from services import fake_service, get, httpx, running
 
@@ -40,6 +40,13 @@ cuts = st.tuples(st.integers(0, 200), st.integers(0, 20), st.binary(max_size=9))
 bodies = whole | st.builds(lambda w, c: w[: c[0]] + c[2] + w[c[0] + c[1] :], whole, cuts)
 
 
+def request_of(start, content, length=None, kind="application/json"):
+    """The bytes of a request; `start`: its method and path."""
+    head = f"{start} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    head += f"Content-Length: {len(content) if length is None else length}\r\n"
+    return f"{head}Content-Type: {kind}\r\n\r\n".encode() + content
+
+
 @st.composite
 def requests(draw):
     """The bytes of a request, most of them with a right length."""
@@ -47,10 +54,8 @@ def requests(draw):
     lengths = [len(body)] * 5 + [0, len(body) // 2, len(body) + 5, 10**9, 10**30, -1]
     method = draw(st.sampled_from(["POST"] * 6 + ["GET", "PUT", "HEAD", "OPTIONS", "BREW"]))
     path = draw(st.sampled_from(PATHS)) + draw(st.sampled_from(["", "?q=%ff&q=a", "?" * 50]))
-    head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-    head += f"Content-Length: {draw(st.sampled_from(lengths))}\r\n"
-    head += f"Content-Type: {draw(st.sampled_from(TYPES))}\r\n\r\n"
-    return head.encode() + body
+    length, kind = draw(st.sampled_from(lengths)), draw(st.sampled_from(TYPES))
+    return request_of(f"{method} {path}", body, length, kind)
 
 
 def answer_to(port, request):
@@ -78,6 +83,10 @@ def test_malformed_requests():
             suppress_health_check=list(HealthCheck),
         )
         @given(requests() | st.binary(max_size=3000))
+        @example(request_of("POST /translate", json.dumps(GOOD).encode()))
+        @example(request_of("POST /nowhere", b"{}"))
+        @example(request_of("PUT /translate", b"{}"))
+        @example(request_of("POST /translate", b"{"))
         def send(request):
             received = answer_to(service.port, request)
             assert not received or received.startswith(b"HTTP/1.1 "), received[:100]
