@@ -71,12 +71,12 @@ def read_model(folder: Path) -> TranslationModel:
     settings = bundle.pipeline.settings
     assert isinstance(settings, Settings)
     path = weights_path(folder)
-    model, sizes, source, target = bundle.load_transformer()
-    weights = {name: tensor.detach() for name, tensor in model.state_dict().items()}
+    loaded = bundle.load_transformer()
+    weights = {name: tensor.detach() for name, tensor in loaded.model.state_dict().items()}
     with untrusted(path):
         require_finite(weights)
-        require_known_modules(model)
-    return TranslationModel(path, settings, sizes, source, target, weights)
+        require_known_modules(loaded.model)
+    return TranslationModel(path, settings, loaded.sizes, loaded.source, loaded.target, weights)
 
 
 def require_finite(weights: Mapping[str, Tensor]) -> None:
