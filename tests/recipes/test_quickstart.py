@@ -1,4 +1,4 @@
-"""The quickstart from end to end at --scale tiny."""
+"""The quickstart from end to end at --scale tiny, each of its programs in a new process."""
 
 from tests.support.recipes import result_of, run_recipe
 from tests.support.toy_text import toy_lines
@@ -7,7 +7,7 @@ from vaswani_plugin import Translator
 
 def test_quickstart(tmp_path):
     work = tmp_path / "quick start"
-    done = run_recipe("quickstart", work)
+    done = run_recipe("quickstart", work, forked=False)
     result = result_of(work)
     assert [result[key] for key in ("recipe", "arch", "updates")] == [
         "quickstart",

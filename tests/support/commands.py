@@ -23,7 +23,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
@@ -115,6 +115,7 @@ class Fork:
         work: the function; what it raises ends the fork as it ends a program.
         arguments: of the function.
         stdin, cwd, env: as for `subprocess.run`.
+        files: its standard streams, if not temporary files of its own.
     """
 
     def __init__(
@@ -124,8 +125,9 @@ class Fork:
         stdin: bytes = b"",
         cwd: Path | None = None,
         env: dict[str, str] | None = None,
+        files: list[BinaryIO] | None = None,
     ) -> None:
-        self._opened = _files(stdin)
+        self._opened = nullcontext(files) if files else _files(stdin)
         self.files = self._opened.__enter__()
         sys.stdout.flush()
         sys.stderr.flush()

@@ -5,14 +5,20 @@ import subprocess
 from pathlib import Path
 
 from tests.conftest import REPO
-from tests.support.scripts import run_bash
+from tests.support.programs import run_bash_in_forks
+from tests.support.scripts import quick_environment, run_bash
 from tests.support.toy_text import write_toy
 
 
-def run_recipe(name: str, work: Path, *args: object) -> subprocess.CompletedProcess:
-    """Run it to its end."""
-    script = REPO / "recipes" / f"{name}.sh"
-    done = run_bash(script, "--scale", "tiny", "--cpu", "--work", work, *args, timeout=1500)
+def run_recipe(
+    name: str, work: Path, *args: object, forked: bool = True
+) -> subprocess.CompletedProcess:
+    """Run it to its end; `forked`: its Pythons are forks, which are soon there."""
+    command = (REPO / "recipes" / f"{name}.sh", "--scale", "tiny", "--cpu", "--work", work, *args)
+    if forked:
+        done = run_bash_in_forks(*command, env=quick_environment(), timeout=1500)
+    else:
+        done = run_bash(*command, timeout=1500)
     assert done.returncode == 0, done.stderr[-3000:]
     return done
 

@@ -1,0 +1,108 @@
+"""Bash scripts whose Pythons are forks of this process, which has imported torch and fairseq.
+
+Ten starts of a recipe take half a minute of imports. A program of `FORKED` on PATH is a client of
+some lines: it hands its words, environment, folder and streams over a socket, and ends as its fork
+ends. What the start itself does is for tests of new processes.
+"""
+
+import json
+import os
+import select
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from tests.support.commands import Fork, import_fairseq, run_program
+
+FORKED = {
+    "python": [],
+    "vaswani": ["-m", "vaswani_plugin.cli"],
+    **{
+        f"fairseq-{name}": ["-m", f"fairseq_cli.{name.replace('-', '_')}"]
+        for name in ("preprocess", "train", "hydra-train", "generate", "eval-lm")
+    },
+}
+CLIENT = """
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+    server.connect(sys.argv[1])
+    request = json.dumps([sys.argv[2:], os.getcwd(), dict(os.environ)]).encode()
+    socket.send_fds(server, [request], [0, 1, 2])
+    sys.exit(int(server.recv(9) or 1))
+"""
+
+
+def run_bash_in_forks(
+    *arguments: object,
+    env: dict[str, str],
+    cwd: Path | None = None,
+    timeout: float = 600,
+    added: Mapping[str, str] = MappingProxyType({}),
+) -> subprocess.CompletedProcess:
+    """Run bash with `arguments`; its programs of `FORKED` are forks of this process.
+
+    Args:
+        arguments: of bash.
+        env, cwd, timeout: as for `subprocess.run`.
+        added: flags that a program gets behind its own.
+
+    Raises:
+        AssertionError: it has not ended after `timeout` seconds.
+    """
+    import_fairseq()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+    ):
+        server.bind(f"{folder}/socket")
+        server.listen()
+        for name, words in FORKED.items():
+            client = shlex.join([sys.executable, "-SEc", CLIENT, f"{folder}/socket", *words])
+            program = Path(folder) / name
+            program.write_text(f'#!/bin/sh\nexec {client} "$@" {added.get(name, "")}\n')
+            program.chmod(0o755)
+        env = env | {"PATH": f"{folder}{os.pathsep}{env['PATH']}"}
+        command = ["bash", *map(str, arguments)]
+        with subprocess.Popen(command, stdout=out, stderr=err, cwd=cwd, env=env) as bash:
+            _serve(server, bash, time.monotonic() + timeout)
+        texts = []
+        for file in (out, err):
+            file.seek(0)
+            texts.append(file.read().decode())
+    return subprocess.CompletedProcess(command, bash.returncode, *texts)
+
+
+def _serve(server: socket.socket, bash: subprocess.Popen, end: float) -> None:
+    """Fork for each client, and tell it the end of its fork, until bash ends."""
+    forks: list[tuple[socket.socket, Fork]] = []
+    try:
+        while bash.poll() is None:
+            assert time.monotonic() < end, "the script has not ended in its time"
+            if select.select([server], [], [], 0.01)[0]:
+                client, _ = server.accept()
+                request, streams, _, _ = socket.recv_fds(client, 1 << 20, 3)
+                words, folder, environment = json.loads(request)
+                files = [
+                    os.fdopen(n, mode) for n, mode in zip(streams, ("rb", "wb", "wb"), strict=True)
+                ]
+                fork = Fork(run_program, words, cwd=folder, env=environment, files=files)
+                for file in files:  # the reader of a pipe waits until nobody holds its other end
+                    file.close()
+                forks.append((client, fork))
+            for client, fork in [each for each in forks if each[1].process.exitcode is not None]:
+                client.send(str(fork.process.exitcode % 256).encode())
+                client.close()
+                forks.remove((client, fork))
+    finally:
+        bash.kill()
+        for client, fork in forks:
+            fork.process.kill()
+            client.close()
