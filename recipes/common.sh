@@ -3,6 +3,7 @@
 # What the recipes share. A recipe names itself and its own options, begins, and does its steps:
 #
 #   recipe=multi30k pair=en-de options=pair
+#   paths=''  # those of its options that are files or folders
 #   source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 #   begin "$@"
 #   step tokenize every raw tok python "$prep/normalize_tokenize.py" --language {}
@@ -16,7 +17,7 @@ export LC_ALL=C PYTHONUTF8=1
 export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-passive}"
 
 usage() { # the comment on top of the recipe, and the options of all
-  awk 'NR > 1 && !/^#/ { exit } NR > 1 { sub(/^# ?/, ""); print }' "$0"
+  awk 'NR > 1 && !/^#/ || /^# shellcheck/ { exit } NR > 1 { sub(/^# ?/, ""); print }' "$0"
   cat <<'HELP'
 
 Options of every recipe:
@@ -40,7 +41,7 @@ or_tiny() { if is_tiny; then echo "$2"; else echo "$1"; fi; } # FULL TINY: a val
 toy_pair() { if [[ $pair == *fr* ]]; then echo en-fr; else echo en-de; fi; }
 
 begin() { # ARGUMENT...: reads the options, makes the environment, takes the folder
-  local _name _given _own=" work data scale from until continue gpus nodes node_rank master ${options-} "
+  local _name _given _path _own=" work data scale from until continue gpus nodes node_rank master ${options-} "
   root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
   toy=$root/data-prep/toy prep=$root/data-prep plugin=$root/vaswani_plugin
   work=$root/work/$recipe data='' scale=full from='' until='' continue='' dry_run='' gpus='' nodes=1 node_rank=0 master=''
@@ -65,6 +66,14 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
   done
   if [[ -n $data ]]; then data=$(cd -- "$data" && pwd -P); fi
   if [[ $work != /* ]]; then work=$PWD/$work; fi
+  for _name in ${paths-}; do # in another folder the same name is another file
+    _given=''
+    while IFS= read -r _path; do
+      if [[ -e $_path && $_path != /* ]]; then _path=$PWD/$_path; fi
+      _given+=${_given:+$'\n'}$_path
+    done <<<"${!_name-}"
+    printf -v "$_name" %s "$_given"
+  done
   gpus=${gpus:-$({ nvidia-smi -L 2>/dev/null || true; } | awk '/^GPU/ { n = 1 } END { print n + 0 }')}
   [[ $gpus$nodes$node_rank${continue:-0} =~ ^[0-9]+$ ]] || die "--gpus, --nodes, --node-rank, --continue: must be numbers"
   ((nodes == 1)) || [[ $master == *:* ]] || die "--nodes $nodes: needs --master HOST:PORT, the address of node 0"
@@ -84,7 +93,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
     flock -w 5 8 || die "--work $work: another run is at work there; wait for it, or give another folder"
   fi
   _given="--data $data --scale $scale"
-  for _name in ${options-}; do _given+=" --${_name//_/-} ${!_name}"; done
+  for _name in ${options-}; do _given+=" --${_name//_/-} ${!_name//$'\n'/ }"; done
   _given+=" -- ${extra[*]-}"
   [[ ! -f $work/.options || "$(<"$work/.options")" == "$_given" ]] ||
     die "--work $work was made with other options ($(<"$work/.options")): give another folder"

@@ -21,7 +21,7 @@
 #   --pair SRC-TGT          languages (default: the endings of the file names)
 #   --init-from BUNDLE      fine-tune this model, with its pieces and a lower rate (peak 5e-4)
 # shellcheck disable=SC2034 # read by their names
-recipe=own_text train='' valid='' test='' pair='' init_from='' options='train valid test pair init_from'
+recipe=own_text train='' valid='' test='' pair='' init_from='' options='train valid test pair init_from' paths='train valid test init_from'
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"

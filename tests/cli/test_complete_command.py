@@ -71,7 +71,7 @@ def test_the_json_is_what_python_gives(words, completed):
     prompts = ["ba be", "", "gu  zzz ko"]
     model = LanguageModel.from_pretrained(words)
     code, output, errors = completed(words, "--format", "json", "--max-new-tokens", "9", *prompts)
-    assert code == 0 and errors.startswith("vaswani complete: prompt 3: the model knows 1 of 3")
+    assert code == 0 and errors.startswith("vaswani complete: prompt 3: 1 of 3 tokens")
     expected = model.complete(prompts, max_new_tokens=9)
     for number, (found, other) in enumerate(zip(as_objects(output), expected, strict=True), 1):
         assert (found["line"], found["prompt"]) == (number, prompts[number - 1])

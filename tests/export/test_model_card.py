@@ -121,6 +121,12 @@ def test_other_kinds_of_models(settings, result, words):
     assert f"{expected}, of 2 workers together, seed 3." in card
 
 
+def test_the_result_is_a_recipes(work):
+    (work / "result.json").write_text(json.dumps(RESULT["bleu"]), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"result\.json: is no result\.json of a recipe"):
+        card_of(work)
+
+
 def test_a_card_that_was_edited_stays(work, capsys):
     path = work / "model" / CARD
     first = card_of(work)

@@ -18,7 +18,7 @@ from tests.support.scripts import quick_environment, run_bash
 RECIPES = sorted(path.stem for path in (REPO / "recipes").glob("*.sh") if path.stem != "common")
 RECIPE = f"""#!/usr/bin/env bash
 # A recipe of the tests.
-recipe=made name=one files='' options='name files'
+recipe=made name=one files='' options='name files' paths=files
 source {shlex.quote(str(REPO / "recipes" / "common.sh"))}
 begin "$@"
 """
@@ -98,6 +98,20 @@ def test_options(recipe):
     done = recipe(steps, "--name", "two", "--files", "x y", "z", "--cpu", "--", "--seed", "2")
     assert done.stdout == "two|x y\nz|full|1|--seed 2|"
     other = recipe(steps, "--name", "three", "--cpu")
+    assert "--files x y z --" in other.stderr
+    assert other.returncode == 1 and "made with other options" in other.stderr
+
+
+def test_a_name_in_another_folder_is_another_file(recipe, tmp_path):
+    """The result of the first file must not pass for the second one's."""
+    steps = 'step copy cp "$files" "$work/copied"\n'
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "-text ü").write_text(name)
+    assert recipe(steps, "--files", "-text ü", cwd=tmp_path / "a").returncode == 0
+    again = recipe(steps, "--files", tmp_path / "a" / "-text ü", cwd=tmp_path / "b")
+    assert again.returncode == 0 and again.stderr == ""
+    other = recipe(steps, "--files", "-text ü", cwd=tmp_path / "b")
     assert other.returncode == 1 and "made with other options" in other.stderr
 
 
@@ -301,7 +315,7 @@ def test_every_recipe_prints_its_commands_and_its_help(name, tmp_path):
         assert parsed("--task", "vaswani_translation", *shlex.split(flags)).max_update > 1000
     shown = run_bash(script, "--help")
     assert shown.returncode == 0 and f"bash recipes/{name}.sh" in shown.stdout
-    assert "--scale tiny" in shown.stdout
+    assert "--scale tiny" in shown.stdout and "shellcheck" not in shown.stdout
 
 
 def test_the_time_is_estimated_from_the_first_speed_that_fairseq_knows():

@@ -176,7 +176,11 @@ def test_bad_settings_are_named(tmp_path, changes, part):
 
 @pytest.mark.parametrize(("content", "part"), [("{", "not JSON"), ("[]", "its version is None")])
 def test_no_settings_at_all(tmp_path, content, part):
-    with pytest.raises(UserError, match="is not a bundle"):
+    with pytest.raises(UserError, match="is not a bundle; make one"):
+        read_settings(tmp_path)
+    (tmp_path / "model").mkdir()
+    write_settings(tmp_path / "model", {})
+    with pytest.raises(UserError, match="is not a bundle; give .*/model, which is one"):
         read_settings(tmp_path)
     (tmp_path / "preprocessing.json").write_text(content)
     with pytest.raises(UserError, match=part):

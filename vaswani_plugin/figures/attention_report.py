@@ -23,6 +23,8 @@ from vaswani_plugin.text.outputs import write_bytes_atomically, write_json
 
 FAINTEST = 0.02
 """Weights below it are not drawn: their lines would be invisible."""
+MOST_LETTERS = 40
+"""Of a label in a picture; the rest of it is cut off."""
 # A "$" in a sentence is a dollar and not the start of a formula.
 PLAIN = {"parse_math": False}
 
@@ -49,8 +51,11 @@ def draw_heads(
     rows = -(-len(heads) // columns)
     cell = min(0.22, 15 / max(len(queries), len(keys)))  # inches; matplotlib's pictures have limits
     small = 7 * cell / 0.22
-    width, height = 1.2 + cell * len(keys), 1.6 + cell * len(queries)
-    figure = new_figure(columns * width, rows * height)
+    queries, keys = _cut(queries), _cut(keys)
+    letter = 0.075 * cell / 0.22  # inches; the labels need room outside the panels
+    width = columns * max(1.2 + cell * len(keys), 1.4) + letter * max(map(len, queries))
+    height = rows * (0.8 + cell * len(queries) + letter * max(map(len, keys))) + 0.5
+    figure = new_figure(width, height)
     for number, head in enumerate(heads):
         panel = figure.add_subplot(rows, columns, number + 1)
         # With square cells, the longest labels could fall outside the picture.
@@ -61,6 +66,11 @@ def draw_heads(
         panel.set_yticks(range(len(queries)), shown, fontsize=small, **PLAIN)
     figure.suptitle(title)
     save_figure(figure, output)
+
+
+def _cut(labels: Sequence[str]) -> list[str]:
+    """Labels of at most `MOST_LETTERS`, so that a picture of long ones is not all label."""
+    return [x if len(x) <= MOST_LETTERS else x[: MOST_LETTERS - 1] + "…" for x in labels]
 
 
 def draw_lines(
@@ -80,6 +90,7 @@ def draw_lines(
     from matplotlib.collections import LineCollection
     from matplotlib.colors import hsv_to_rgb
 
+    queries, keys = _cut(queries), _cut(keys)
     longest = max(map(len, [*queries, *keys]))
     figure = new_figure(4 + 0.2 * longest, 1.2 + 0.22 * max(len(queries), len(keys)))
     panel = figure.add_subplot()

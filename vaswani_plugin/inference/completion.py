@@ -119,8 +119,8 @@ class TextCoder:
         unknown = [unit for unit in units if unit not in self.dictionary and unit != UNKNOWN]
         if unknown:
             warnings.append(
-                f"prompt {number}: the model knows {len(unknown)} of {len(units)} tokens not and "
-                f"reads {UNKNOWN}: {', '.join(dict.fromkeys(unknown[:5]))}"
+                f"prompt {number}: {len(unknown)} of {len(units)} tokens are unknown to the model, "
+                f"which reads {UNKNOWN}: {', '.join(dict.fromkeys(unknown[:5]))}"
             )
         dropped = max(0, len(units) - longest)
         if dropped:

@@ -246,7 +246,10 @@ def read_settings(folder: Path) -> AnySettings:
     """
     path = folder / SETTINGS
     if not path.is_file():
-        raise UserError(f"{path} does not exist: {folder} is not a bundle; make one with bundle.py")
+        remedy = "make one with data-prep/bundle.py"
+        if (folder / "model" / SETTINGS).is_file():  # a recipe's work folder
+            remedy = f"give {folder / 'model'}, which is one"
+        raise UserError(f"{path} does not exist: {folder} is not a bundle; {remedy}")
     refuse_links(folder)
     settings = read_settings_file(path)
     for name in settings.files():

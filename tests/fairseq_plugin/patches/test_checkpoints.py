@@ -71,6 +71,11 @@ def test_a_foreign_file_is_named(tmp_path, content):
         load(tmp_path / "foreign.pt")
 
 
+def test_a_bundle_is_no_checkpoint(tmp_path):
+    with pytest.raises(CheckpointError, match="is a folder: name a checkpoint in it"):
+        load(tmp_path)
+
+
 def test_a_failing_copy_leaves_the_old_checkpoint(tmp_path, monkeypatch):
     new, last = tmp_path / "new.pt", tmp_path / "checkpoint_last.pt"
     new.write_bytes(b"new" * 100)

@@ -1,5 +1,6 @@
 """fairseq's commands: one line for a mistake, our task for our architectures, bfloat16."""
 
+import argparse
 import re
 import sys
 import types
@@ -148,6 +149,15 @@ def test_bf16_asks_for_no_tpu(flags):
 )
 def test_our_architectures_are_trained_by_our_tasks(flags, task):
     assert parsed(*flags).task == task
+
+
+def test_validate_takes_the_task_of_the_checkpoint(tmp_path):
+    def validation(**kinds: bool) -> argparse.Namespace:
+        arguments = [str(tmp_path), "--path", "a.pt"]
+        return options.parse_args_and_arch(options.get_validation_parser(), arguments, **kinds)
+
+    assert validation().task == "translation"
+    assert not hasattr(validation(suppress_defaults=True), "task")  # they win over the checkpoint's
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,8 @@ def refuse_unusable_checkpoints() -> None:
     def load_checkpoint_to_cpu(
         original: Callable, path: str, *args: Any, **kwargs: Any
     ) -> dict[str, Any]:
+        if os.path.isdir(path):
+            raise CheckpointError(f"{path} is a folder: name a checkpoint in it, such as model.pt")
         wrong = damage(path) if os.path.isfile(path) else None
         if wrong:
             raise CheckpointError(f"checkpoint {path} cannot be read: it {wrong}; {_OTHER_COPY}")

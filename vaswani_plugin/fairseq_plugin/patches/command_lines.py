@@ -132,6 +132,9 @@ def complete_command_lines() -> None:
     'xla_device'". CPUs and GPUs have bfloat16, too: now the run stays on its device unless
     torch_xla is installed or ``--tpu`` is given.
 
+    fairseq-validate without ``--task`` ends in "KeyError: None", although it takes the task from
+    the checkpoint. Now the default is that of the other commands.
+
     ``--arch vaswani_base --help`` ends before the flags of the model and its task are known; now it
     lists them.
     """
@@ -145,8 +148,10 @@ def complete_command_lines() -> None:
         **kwargs: Any,
     ) -> Any:
         arguments = sys.argv[1:] if input_args is None else input_args
-        # argparse lists its options nowhere else
-        if {"--arch", "--restore-file"} <= parser._option_string_actions.keys():
+        flags = parser._option_string_actions.keys()  # argparse lists them nowhere else
+        if "--task" in flags and parser.get_default("task") is None:
+            parser.set_defaults(task="translation")
+        if {"--arch", "--restore-file"} <= flags:
             probe = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
             probe.add_argument("--arch", "-a", default="")
             arch = probe.parse_known_args(arguments)[0].arch
