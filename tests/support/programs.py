@@ -28,6 +28,8 @@ FORKED = {
         for name in ("preprocess", "train", "hydra-train", "generate", "eval-lm")
     },
 }
+# sentencepiece's threads crash in a fork of a process that ran an engine.
+NEW = f'case "$1" in *wordpiece.py) exec {shlex.quote(sys.executable)} "$@" ;; esac'
 CLIENT = """
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
@@ -67,7 +69,7 @@ def run_bash_in_forks(
         for name, words in FORKED.items():
             client = shlex.join([sys.executable, "-SEc", CLIENT, f"{folder}/socket", *words])
             program = Path(folder) / name
-            program.write_text(f'#!/bin/sh\nexec {client} "$@" {added.get(name, "")}\n')
+            program.write_text(f'#!/bin/sh\n{NEW}\nexec {client} "$@" {added.get(name, "")}\n')
             program.chmod(0o755)
         env = env | {"PATH": f"{folder}{os.pathsep}{env['PATH']}"}
         command = ["bash", *map(str, arguments)]
