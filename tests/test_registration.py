@@ -120,7 +120,7 @@ if __name__ == "__main__":
     queue = context.Queue()
     worker = context.Process(target=work, args=(queue, kind))
     worker.start()
-    print(json.dumps(queue.get(timeout=120)))
+    print(json.dumps(queue.get(timeout=240)))
     worker.join()
 """
     assert comparable(run(program, tmp_path)) == comparable(expected)

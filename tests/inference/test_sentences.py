@@ -128,7 +128,7 @@ def test_a_fork_while_another_thread_encodes_hangs_nothing(translator):
     for child in children:
         child.start()
     for child in children:
-        child.join(10)
+        child.join(60)
     over.set()
     thread.join()
     hangs = any(child.is_alive() for child in children)

@@ -125,10 +125,19 @@ def test_bad_flags(flags, message, tmp_path, monkeypatch):
 def test_a_command_is_measured_and_ends_when_it_fails_or_is_interrupted(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="bash failed .exit code 3.: no such thing"):
         measurement.measure(["bash", "-c", "echo no such thing >&2; exit 3"])
+    until_seen = 'echo $WORD; until [ -e "$SEEN" ]; do sleep .1; done'
+    seen, memory = tmp_path / "seen", measurement.session_memory
+
+    def see(session: int) -> int:
+        size = memory(session)
+        seen.touch()
+        return size
+
+    monkeypatch.setattr(measurement, "session_memory", see)
     found = measurement.measure(
-        ["bash", "-c", "echo $WORD; sleep .1"], None, tmp_path / "x", WORD="a"
+        ["bash", "-c", until_seen], None, tmp_path / "x", WORD="a", SEEN=str(seen)
     )
-    assert (tmp_path / "x").read_text() == "a\n" and found.wall > 0.1 and found.peak > 0
+    assert (tmp_path / "x").read_text() == "a\n" and found.wall > 0 and found.peak > 0
 
     def interrupt(session: int) -> int:
         raise KeyboardInterrupt
