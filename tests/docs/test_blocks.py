@@ -227,7 +227,7 @@ def test_blocks_run(page, folder, toy_data_bin):
             lines = [line for line in code.split("\n") if not line.startswith(ACTIVATE)]
             done = run_bash_in_forks(
                 *("-euo", "pipefail", "-c", "\n".join(lines)),
-                **{"env": environment, "cwd": folder, "timeout": 240, "added": ADDED},
+                **{"env": environment, "cwd": folder, "timeout": 900, "added": ADDED},
             )
         assert done.returncode == 0, f"{block.code}\n{done.stderr[-2000:]}"
         assert (done.stdout + done.stderr).strip() or " > " in block.code, block.code
