@@ -47,7 +47,8 @@ class BeamSearchGenerator(Search):
         **more: Any,
     ) -> None:
         if prefix_allowed_tokens_fn is not None:
-            more["constraints"] = (allow_only(prefix_allowed_tokens_fn),)
+            own = allow_only(prefix_allowed_tokens_fn)
+            more["constraints"] = (*more.get("constraints", ()), own)
         super().__init__([FairseqModel(model) for model in models], dictionary, options, **more)
         self.beam_size = options.beam
         self.symbols_to_strip_from_output = (symbols_to_strip_from_output or set()) | {self.eos}

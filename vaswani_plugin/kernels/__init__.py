@@ -58,8 +58,9 @@ def accelerate(model: nn.Module) -> nn.Module:
     """
     wanted = wanted_kernels()
     linear = "linear" in wanted and chosen_library() == "onednn"
-    if linear or model.training:
-        _replace_layers(model, linear, model.training and "add_norm" in wanted)
+    add_norm = "add_norm" in wanted and model.training
+    if linear or add_norm:
+        _replace_layers(model, linear, add_norm)
     if "attention" in wanted:
         # cuDNN's function plans each shape that it hasn't seen for about 10 ms, and nearly every
         # batch of sentences has a new one: base trains faster with PyTorch's other functions.
