@@ -60,6 +60,6 @@ if [[ -n $nbest ]]; then
   step rescore to "$work/rescored.json" vaswani rescore --data "$work/data-bin" --format json "${named[@]}" \
     --nbest "$nbest/test.nbest" --source "$work/tok/test.$source" --reference "$work/tok/test.$target" \
     --dev-nbest "$nbest/valid.nbest" --dev-source "$work/tok/valid.$source" --dev-reference "$work/tok/valid.$target"
-  cat "$work/rescored.json"
+  if [[ -z $dry_run ]]; then cat "$work/rescored.json"; fi
 fi
 finish "LSTMs, $pair, test: the ensemble" "bleu=$work/ensemble.json"

@@ -39,6 +39,7 @@ PAPER_BATCH = 8 * 4096
 
 TRANSLATION_TASK = "vaswani_translation"
 LANGUAGE_MODEL_TASK = "vaswani_language_modeling"
+PARSING_TASK = "vaswani_parsing"
 
 
 def values_of(task: str, model: str) -> dict[str, Any]:
@@ -79,6 +80,8 @@ def task_of(arch: str) -> str | None:
     """Return the task that trains an architecture; None if it is not one of ours."""
     if not arch.startswith("vaswani_") or arch not in ARCH_MODEL_REGISTRY:
         return None
+    if arch.startswith("vaswani_parser"):  # a Transformer as in translation, told by its name
+        return PARSING_TASK
     is_language_model = issubclass(ARCH_MODEL_REGISTRY[arch], FairseqLanguageModel)
     return LANGUAGE_MODEL_TASK if is_language_model else TRANSLATION_TASK
 

@@ -141,6 +141,7 @@ def test_bf16_asks_for_no_tpu(flags):
     [
         (("--arch", "vaswani_base", "--real-tokens", "3125"), "vaswani_translation"),
         (("-a", "vaswani_attention_lstm"), "vaswani_translation"),
+        (("--arch", "vaswani_parser_guided"), "vaswani_parsing"),
         (("--arch=vaswani_lm_tiny",), "vaswani_language_modeling"),
         (("--arch", "vaswani_lm_lstm_tiny"), "vaswani_language_modeling"),
         (("--arch", "vaswani_base", "--task", "translation"), "translation"),
