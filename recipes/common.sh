@@ -93,10 +93,10 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
     flock -w 5 8 || die "--work $work: another run is at work there; wait for it, or give another folder"
   fi
   _given="--data $data --scale $scale"
-  for _name in ${options-}; do _given+=" --${_name//_/-} ${!_name//$'\n'/ }"; done
+  for _name in ${options-}; do _given+=" --${_name//_/-} ${!_name}"; done
   _given+=" -- ${extra[*]-}"
   [[ ! -f $work/.options || "$(<"$work/.options")" == "$_given" ]] ||
-    die "--work $work was made with other options ($(<"$work/.options")): give another folder"
+    die "--work $work was made with other options ($(tr '\n' ' ' <"$work/.options")): give another folder"
   printf '%s\n' "$_given" >"$work/.options"
 }
 

@@ -146,7 +146,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     write_checkpoint(files["data"], files["second"], seed=2)
     flags = ["--model", files["bundle"], "--output", files["stock"], "--allow-layer-norm-eps"]
     assert vaswani("export", "--to", "fairseq", *flags).code == 0
-    files["result"].write_text("{}")
+    files["result"].write_text('{"recipe": "toy"}')
     texts = {
         "src": LINES,
         "ref": [line.lower() for line in LINES],

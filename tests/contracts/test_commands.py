@@ -169,8 +169,9 @@ def test_ctrl_c_ends_quietly(world, tmp_path, name):
     os.mkfifo(pipe)
     given = arguments(name, world, tmp_path, **{COMMANDS[name].texts[-1]: pipe})
     fork = Fork(lambda: sys.exit(main(given)))
-    writer = None
+    writer, end = None, time.monotonic() + 120
     while writer is None:
+        assert time.monotonic() < end, fork.output()
         try:
             writer = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
         except OSError:  # no reader yet

@@ -10,9 +10,12 @@ The line before a block says what happens to it:
     <!-- from: FILE -->       it quotes FILE; test_pages.py compares them
 """
 
+import os
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -21,9 +24,6 @@ import pytest
 from toy_bundle import write_toy_bundle
 
 from tests.conftest import REPO, fairseq_environment, write_toy_corpus
-from tests.support.commands import in_fork
-from tests.support.programs import run_bash_in_forks
-from tests.support.scripts import quick_environment
 from vaswani_plugin.cli.__main__ import COMMANDS, command_parser
 
 PAGES = [
@@ -42,13 +42,11 @@ SMALL = {
     "--save-interval-updates 1500": "--save-interval-updates 1",
     "--tokens-per-sample 512 --context-window 256": "--tokens-per-sample 32 --context-window 16",
     "--tokens-per-sample 512": "--tokens-per-sample 64",
-    "--user-dir vaswani_plugin": f"--user-dir {shlex.quote(str(REPO / 'vaswani_plugin'))}",
 }
 """What a block is run with in place of what is printed."""
 ADDED = {
     "fairseq-train": "--max-epoch 6 --cpu --num-workers 0 --validate-interval 6",
-    "fairseq-hydra-train": "optimization.max_epoch=1 common.cpu=true dataset.num_workers=0 "
-    f"common.user_dir={shlex.quote(str(REPO / 'vaswani_plugin'))}",
+    "fairseq-hydra-train": "optimization.max_epoch=1 common.cpu=true dataset.num_workers=0",
     "fairseq-generate": "--cpu",
     "fairseq-eval-lm": "--cpu",
 }
@@ -187,9 +185,20 @@ def pages_to_run() -> dict[str, list[Block]]:
     return found
 
 
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory) -> str:
+    """PATH, with commands of fairseq that add `ADDED` to their flags."""
+    own, installed = tmp_path_factory.mktemp("programs"), Path(sys.executable).parent
+    for name, flags in ADDED.items():
+        (own / name).write_text(f'#!/bin/sh\nexec {installed / name} "$@" {flags}\n')
+        (own / name).chmod(0o755)
+    return os.pathsep.join(map(str, (own, installed, os.environ["PATH"])))
+
+
 def prepare_training(folder: Path, data_bin: Path) -> None:
-    """What a reader has at hand: the recipes, a binarized corpus, texts."""
-    (folder / "recipes").symlink_to(REPO / "recipes")
+    """What a reader has at hand: a checkout, a binarized corpus, texts."""
+    for name in ("vaswani_plugin", "recipes"):
+        (folder / name).symlink_to(REPO / name)
     (folder / "DATA_BIN").symlink_to(data_bin)
     write_toy_corpus(folder)
     for split in ("train", "valid", "test"):
@@ -205,7 +214,7 @@ def small(code: str) -> str:
 
 
 @pytest.mark.parametrize("page", pages_to_run())
-def test_blocks_run(page, folder, toy_data_bin):
+def test_blocks_run(page, folder, programs, toy_data_bin):
     """With the small bundle in place of the quickstart's; each block has to print or write."""
     (folder / "mine.en").write_text("A bird in the garden.\n", encoding="utf-8")
     if not (folder / "DATA_BIN").exists():
@@ -214,20 +223,24 @@ def test_blocks_run(page, folder, toy_data_bin):
     text = "".join(block.code for block in found)
     if AVERAGED in text and "fairseq-train" not in text and not (folder / AVERAGED).exists():
         found = [block for block in pages_to_run()["README.md"] if AVERAGED in block.code] + found
-    environment = fairseq_environment(PATH=quick_environment()["PATH"])
     for block in found:
+        if block.language == "python":
+            command = [sys.executable, "-c", block.code]
+        else:
+            code = small(block.code) if block.mark == "run small" else block.code
+            lines = [line for line in code.split("\n") if not line.startswith(ACTIVATE)]
+            command = ["bash", "-euo", "pipefail", "-c", "\n".join(lines)]
         if re.search(r"^fairseq-(hydra-)?train", block.code, re.MULTILINE):
             shutil.rmtree(folder / "checkpoints", ignore_errors=True)
         if "--destdir DATA_BIN" in block.code:
             (folder / "DATA_BIN").unlink()
-        if block.language == "python":
-            done = in_fork("-c", block.code, cwd=folder, env=environment)
-        else:
-            code = small(block.code) if block.mark == "run small" else block.code
-            lines = [line for line in code.split("\n") if not line.startswith(ACTIVATE)]
-            done = run_bash_in_forks(
-                *("-euo", "pipefail", "-c", "\n".join(lines)),
-                **{"env": environment, "cwd": folder, "timeout": 900, "added": ADDED},
-            )
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            timeout=900,
+            env=fairseq_environment(PATH=programs),
+        )
         assert done.returncode == 0, f"{block.code}\n{done.stderr[-2000:]}"
         assert (done.stdout + done.stderr).strip() or " > " in block.code, block.code

@@ -121,9 +121,10 @@ def test_other_kinds_of_models(settings, result, words):
     assert f"{expected}, of 2 workers together, seed 3." in card
 
 
-def test_the_result_is_a_recipes(work):
-    (work / "result.json").write_text(json.dumps(RESULT["bleu"]), encoding="utf-8")
-    with pytest.raises(ValueError, match=r"result\.json: is no result\.json of a recipe"):
+@pytest.mark.parametrize("other", [RESULT["bleu"], 42, None, "the recipe"])
+def test_the_result_is_a_recipes(work, other):
+    (work / "result.json").write_text(json.dumps(other), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"result\.json: not a recipe's result\.json"):
         card_of(work)
 
 

@@ -139,12 +139,15 @@ def test_two_at_once(recipe, tmp_path):
     (tmp_path / "slow.sh").write_text(RECIPE + steps, encoding="utf-8")
     command = ["bash", tmp_path / "slow.sh", "--work", tmp_path / "-work ü"]
     first = subprocess.Popen(command, env=quick_environment(), stderr=subprocess.DEVNULL)
-    while not (tmp_path / "-work ü" / ".steps" / "a.begun").exists():
-        time.sleep(0.05)
-    second = recipe(steps)
-    assert second.returncode == 1 and "another run is at work there" in second.stderr
-    (tmp_path / "-work ü" / "go").touch()
+    try:
+        while not (tmp_path / "-work ü" / ".steps" / "a.begun").exists():
+            assert first.poll() is None
+            time.sleep(0.05)
+        second = recipe(steps)
+    finally:
+        (tmp_path / "-work ü" / "go").touch()
     assert first.wait() == 0
+    assert second.returncode == 1 and "another run is at work there" in second.stderr
 
 
 def test_a_killed_step_is_done_again(recipe, tmp_path):

@@ -188,7 +188,7 @@ def test_slow_bodies_and_slow_headers_end():
                 pass
             connection.sendall(head[:30])
             assert until_closed(connection) == b""
-        assert get(service, "/health").status_code == 200
+        assert post(service, json=GOOD).status_code == 200
 
 
 def test_a_full_queue_is_503_and_then_it_goes_on(tmp_path):
@@ -246,10 +246,11 @@ def test_other_sites_may_call_it_only_if_they_are_allowed():
                 assert (answer.headers.get("access-control-allow-origin") == origin) is allowed
 
 
-def test_a_text_of_more_subwords_than_allowed_is_refused(service):
+def test_a_text_of_more_subwords_than_allowed_is_refused_and_costs_nothing(service):
     """A digit is a piece of its own here, as for many a model."""
     answer = post(service, json=GOOD | {"q": "1" * 10_000})
     assert answer.status_code == 413 and "more than 5000 subwords" in answer.json()["error"]
+    assert queued(service) == 0
     assert post(service, json=GOOD | {"q": "1" * 20}).json() == {"translatedText": "1" * 20}
 
 

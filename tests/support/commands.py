@@ -23,7 +23,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
@@ -163,14 +163,20 @@ class Fork:
         # `join` with a timeout would wait for its children, too.
         while self.process.exitcode is None:
             if time.monotonic() > end:
-                os.killpg(self.pid, signal.SIGKILL)
-                self.process.join()
+                self.kill()
                 raise AssertionError(f"no end after {timeout} s: {self.output()}")
             time.sleep(0.005)
         _, out, err = self.files
         ended = subprocess.CompletedProcess([], self.process.exitcode, _text(out), _text(err))
         self._opened.__exit__(None, None, None)
         return ended
+
+    def kill(self) -> None:
+        """End it and what it has started."""
+        with suppress(ProcessLookupError):  # it has ended
+            os.killpg(self.pid, signal.SIGKILL)
+        self.process.kill()
+        self.process.join()
 
     def wait_for(self, text: str, timeout: float = 120) -> None:
         """Wait until it has printed something."""

@@ -14,18 +14,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from tests.support.commands import Fork, import_fairseq, run_program
 
+WITH_PLUGIN = {"fairseq_cli.train", "fairseq_cli.generate", "fairseq_cli.eval_lm"}
+"""They must name the plugin, which a fork knows already."""
 FORKED = {
     "python": [],
     "vaswani": ["-m", "vaswani_plugin.cli"],
     **{
         f"fairseq-{name}": ["-m", f"fairseq_cli.{name.replace('-', '_')}"]
-        for name in ("preprocess", "train", "hydra-train", "generate", "eval-lm")
+        for name in ("preprocess", "train", "generate", "eval-lm")
     },
 }
 # sentencepiece's threads crash in a fork of a process that ran an engine.
@@ -45,14 +45,12 @@ def run_bash_in_forks(
     env: dict[str, str],
     cwd: Path | None = None,
     timeout: float = 600,
-    added: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.CompletedProcess:
     """Run bash with `arguments`; its programs of `FORKED` are forks of this process.
 
     Args:
         arguments: of bash.
         env, cwd, timeout: as for `subprocess.run`.
-        added: flags that a program gets behind its own.
 
     Raises:
         AssertionError: it has not ended after `timeout` seconds.
@@ -69,7 +67,7 @@ def run_bash_in_forks(
         for name, words in FORKED.items():
             client = shlex.join([sys.executable, "-SEc", CLIENT, f"{folder}/socket", *words])
             program = Path(folder) / name
-            program.write_text(f'#!/bin/sh\n{NEW}\nexec {client} "$@" {added.get(name, "")}\n')
+            program.write_text(f'#!/bin/sh\n{NEW}\nexec {client} "$@"\n')
             program.chmod(0o755)
         env = env | {"PATH": f"{folder}{os.pathsep}{env['PATH']}"}
         command = ["bash", *map(str, arguments)]
@@ -92,6 +90,7 @@ def _serve(server: socket.socket, bash: subprocess.Popen, end: float) -> None:
                 client, _ = server.accept()
                 request, streams, _, _ = socket.recv_fds(client, 1 << 20, 3)
                 words, folder, environment = json.loads(request)
+                assert not set(words[:2]) & WITH_PLUGIN or "--user-dir" in words, words
                 files = [
                     os.fdopen(n, mode) for n, mode in zip(streams, ("rb", "wb", "wb"), strict=True)
                 ]
@@ -106,5 +105,5 @@ def _serve(server: socket.socket, bash: subprocess.Popen, end: float) -> None:
     finally:
         bash.kill()
         for client, fork in forks:
-            fork.process.kill()
+            fork.kill()
             client.close()

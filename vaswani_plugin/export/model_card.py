@@ -48,8 +48,8 @@ def write_card(folder: Path, result: Path | None = None) -> bool:
     """
     settings, config = read_settings(folder), read_config(folder / CONFIG)
     found = None if result is None else read_json(result, "run the recipe's last stage again")
-    if found is not None and "recipe" not in found:
-        raise UserError(f"{result}: is no result.json of a recipe")
+    if result is not None and not (isinstance(found, dict) and "recipe" in found):
+        raise UserError(f"{result}: not a recipe's result.json, which is in its work folder")
     dictionaries = {
         name: len(Dictionary.load(folder / name))
         for name in settings.files()

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from fairseq.models import ARCH_MODEL_REGISTRY, FairseqLanguageModel
 from fairseq.registry import REGISTRIES
 from omegaconf import DictConfig, OmegaConf
+
+from vaswani_plugin.model.architectures import FAMILIES
 
 SMOOTHING, CLIPPING = "criterion.label_smoothing", "optimization.clip_norm"
 RESOLVER = "vaswani_default"
@@ -78,12 +79,10 @@ def install() -> None:
 
 def task_of(arch: str) -> str | None:
     """Return the task that trains an architecture; None if it is not one of ours."""
-    if not arch.startswith("vaswani_") or arch not in ARCH_MODEL_REGISTRY:
-        return None
-    if arch.startswith("vaswani_parser"):  # a Transformer as in translation, told by its name
-        return PARSING_TASK
-    is_language_model = issubclass(ARCH_MODEL_REGISTRY[arch], FairseqLanguageModel)
-    return LANGUAGE_MODEL_TASK if is_language_model else TRANSLATION_TASK
+    for family in FAMILIES:
+        if arch in (family.model, *(row.name for row in family.rows)):
+            return family.task
+    return None
 
 
 def report(cfg: DictConfig) -> str:
