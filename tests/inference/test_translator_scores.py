@@ -30,7 +30,7 @@ PAIRS = [
 ]
 OURS = ("serving", "figures", "export", "fairseq_plugin", "inference.completion", "text.trees")
 OURS += ("modules.recurrent", "search.recurrent", "search.text_models", "search.well_formed")
-OURS += ("modules.restricted", "text.coding")
+OURS += ("text.coding",)
 UNUSED = {
     "fairseq",
     "torch._dynamo",  # takes a second

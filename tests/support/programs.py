@@ -1,8 +1,8 @@
 """Bash scripts whose Pythons are forks of this process, which has imported torch and fairseq.
 
-Ten starts of a recipe take half a minute of imports. A program of `FORKED` on PATH is a client of
-some lines: it hands its words, environment, folder and streams over a socket, and ends as its fork
-ends. What the start itself does is for tests of new processes.
+The ten starts of a recipe would import for half a minute. A program of `FORKED` on PATH sends its
+arguments, environment, folder and standard streams through a socket. This process forks for it, and
+the program ends with the exit code of the fork. Tests of a start itself use new processes.
 """
 
 import json

@@ -38,9 +38,7 @@ VALUES_OF_MODELS: dict[str, dict[str, Any]] = {
 PAPER_BATCH = 8 * 4096
 """Padded tokens of an update in the authors' code; in the paper about 25,000 real ones a side."""
 
-TRANSLATION_TASK = "vaswani_translation"
 LANGUAGE_MODEL_TASK = "vaswani_language_modeling"
-PARSING_TASK = "vaswani_parsing"
 
 
 def values_of(task: str, model: str) -> dict[str, Any]:

@@ -65,10 +65,8 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("table", table, persistent=False)
 
     def _rows(self, dtype: torch.dtype, device: torch.device) -> Tensor:
-        rows = min(self.max_positions, MOST_ROWS)
-        if device.type == "meta":  # has shapes only; to compute on it takes PyTorch seconds
-            return torch.empty(rows, self.d_model, dtype=dtype, device=device)
-        return self.encoding(torch.arange(rows, device=device), self.d_model).to(dtype)
+        positions = torch.arange(min(self.max_positions, MOST_ROWS), device="cpu")
+        return self.encoding(positions, self.d_model).to(device, dtype)
 
     def _apply(self, fn, *args, **kwargs):  # no public way lets a buffer keep its type in .half()
         super()._apply(fn, *args, **kwargs)

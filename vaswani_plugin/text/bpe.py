@@ -77,12 +77,12 @@ def _limited_splitter(path: str, vocabulary: str, threshold: int) -> Callable[[s
             f"{vocabulary}: no unit occurs {threshold} times: lower --vocabulary-threshold"
         )
     table = BPE(io.StringIO("\n".join([*read_lines(path), ""])), vocab=units)
-    table.cache = _Forgetful()  # it would grow without end
+    table.cache = _NoCache()  # subword-nmt's own has no limit
     return lambda word: " ".join(table.segment_tokens([word]))
 
 
-class _Forgetful(dict):
-    """A cache that keeps nothing, so that threads may share it."""
+class _NoCache(dict):
+    """A cache that keeps nothing; threads may share it."""
 
     def __setitem__(self, key: object, value: object) -> None:
         pass

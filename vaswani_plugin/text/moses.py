@@ -1,8 +1,8 @@
 """Moses' rules: normalizes punctuation, tokenizes and detokenizes, by sacremoses.
 
 Every line gives exactly one line, with the same result as sacremoses. A rule is only tried if the
-text holds a string that the rule needs: normalization is eight times as fast so, tokenization of
-short sentences twice.
+text holds a string that the rule needs. This makes normalization eight times as fast, and
+tokenization of short sentences twice.
 """
 
 import re
@@ -54,21 +54,22 @@ class _Pattern:
 
 
 class _Tokenizer(MosesTokenizer):
-    """sacremoses' tokenizer for lines whose words are joined by single spaces, but faster."""
+    """sacremoses' tokenizer, faster; a line must have single spaces between words."""
 
     def __init__(self, language: str) -> None:
         super().__init__(lang=language)
         self.NONBREAKING_PREFIXES = frozenset(self.NONBREAKING_PREFIXES)
         self.NUMERIC_ONLY_PREFIXES = frozenset(self.NUMERIC_ONLY_PREFIXES)
-        self.DEDUPLICATE_SPACE = _spare(self.DEDUPLICATE_SPACE, "  ")
+        self.DEDUPLICATE_SPACE = _where_needed(self.DEDUPLICATE_SPACE, "  ")
         self.MULTIDOT_RUN = _Pattern(self.MULTIDOT_RUN, "..")
         self.MULTIDOT_MARKER = _Pattern(self.MULTIDOT_MARKER, "MULTI")
         for name in ("COMMA_SEPARATE_1", "COMMA_SEPARATE_2", "COMMA_SEPARATE_3"):
-            setattr(self, name, _spare(getattr(self, name), ","))
+            setattr(self, name, _where_needed(getattr(self, name), ","))
         for name in ("ENGLISH_SPECIFIC_APOSTROPHE", "FR_IT_SPECIFIC_APOSTROPHE"):
-            setattr(self, name, [_spare(rule, "'") for rule in getattr(self, name)])
+            setattr(self, name, [_where_needed(rule, "'") for rule in getattr(self, name)])
         self.MOSES_ESCAPE_XML_REGEXES = [
-            _spare(rule, _needed_text(rule[0].pattern)) for rule in self.MOSES_ESCAPE_XML_REGEXES
+            _where_needed(rule, _needed_text(rule[0].pattern))
+            for rule in self.MOSES_ESCAPE_XML_REGEXES
         ]
 
     def handles_nonbreaking_prefixes(self, text: str) -> str:
@@ -79,8 +80,8 @@ class _Tokenizer(MosesTokenizer):
         return " ".join([*words, super().handles_nonbreaking_prefixes(text[start:])]).strip()
 
 
-def _spare(rule: tuple[re.Pattern, str], needed: str) -> tuple[_Pattern, str]:
-    """The same rule of sacremoses, tried where it can match."""
+def _where_needed(rule: tuple[re.Pattern, str], needed: str) -> tuple[_Pattern, str]:
+    """A rule of sacremoses, tried only in texts with the string that it needs."""
     return _Pattern(rule[0], needed), rule[1]
 
 
