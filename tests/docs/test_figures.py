@@ -7,7 +7,6 @@ import csv
 import json
 import re
 import statistics
-from collections.abc import Iterator
 
 import pytest
 
@@ -41,15 +40,11 @@ def result_rows() -> list[list[str]]:
     return [line.strip("|\n ").split(" | ") for line in text.split("\n") if "](evidence/" in line]
 
 
-def texts_about(record: str) -> Iterator[str]:
-    """The row of results with this record, and the pages that link it."""
-    for row in result_rows():
-        if f"{record}.json" in row[-1]:
-            yield f"{row[1]} {row[2]}"
-    for page in (REPO / "docs" / "results").glob("*.md"):
-        text = page.read_text(encoding="utf-8")
-        if f"{record}.json" in text:
-            yield text
+def texts_about(record: str) -> list[str]:
+    """The rows of results with this record, and the pages that link it."""
+    rows = [f"{row[1]} {row[2]}" for row in result_rows() if f"{record}.json" in row[-1]]
+    pages = [page.read_text(encoding="utf-8") for page in (REPO / "docs" / "results").glob("*.md")]
+    return rows + [text for text in pages if f"{record}.json" in text]
 
 
 @pytest.mark.parametrize(("figure", "name", "place"), places())
