@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from vaswani_plugin.errors import CheckpointError, UserError
 from vaswani_plugin.inference.bundle import (
@@ -24,7 +23,7 @@ from vaswani_plugin.inference.bundle import (
 )
 from vaswani_plugin.inference.checkpoints import load_checkpoint, untrusted
 from vaswani_plugin.model.architectures import FAMILIES, names_of
-from vaswani_plugin.model.build import accelerated, build_named
+from vaswani_plugin.model.build import WithoutInitialWeights, accelerated, build_named
 from vaswani_plugin.model.configuration import (
     CONFIGURATIONS,
     Checkpointed,
@@ -153,8 +152,7 @@ def make_model(
     """Build a model with a checkpoint's weights, in evaluation mode.
 
     A few bytes may claim any sizes: they are compared with the weights' own before memory is taken.
-    No initial weights are drawn: they would be overwritten, and on the device "meta" drawing
-    imports PyTorch's compiler, a second.
+    No initial weights are drawn: they would be overwritten.
 
     Args:
         family: registered name of the model.
@@ -190,24 +188,6 @@ def make_model(
         model = make()
         model.load_state_dict(weights)
     return accelerated(model.eval())
-
-
-class WithoutInitialWeights(TorchFunctionMode):
-    """In its block the functions of `torch.nn.init` leave tensors as they are.
-
-    Not all of them call the mode: those of Xavier draw by a tensor's own methods.
-    """
-
-    DRAWS = torch.Tensor.uniform_, torch.Tensor.normal_
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """See `TorchFunctionMode`; the tensor is the first argument, or named."""
-        given = kwargs or {}
-        if func in self.DRAWS or getattr(func, "__module__", None) == "torch.nn.init":
-            return args[0] if args else given["tensor"]
-        return func(*args, **given)
 
 
 def refuse_other_dictionaries(

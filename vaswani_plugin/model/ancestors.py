@@ -8,7 +8,12 @@ import torch
 from torch import nn
 
 from vaswani_plugin.errors import UserError, value_errors_as_user_errors
-from vaswani_plugin.model.build import SizedDictionary, build_named, shared_embeddings
+from vaswani_plugin.model.build import (
+    SizedDictionary,
+    WithoutInitialWeights,
+    build_named,
+    shared_embeddings,
+)
 from vaswani_plugin.model.configuration import (
     CONFIGURATIONS,
     AttentionLSTMConfiguration,
@@ -150,6 +155,6 @@ def count_parameters(model: str, changes: Mapping[str, Any], words: tuple[int, i
         changes: values of its configuration that are not the defaults.
         words: as for `build_sizes`.
     """
-    with torch.device("meta"):
+    with torch.device("meta"), WithoutInitialWeights():
         built = build_sizes(model, CONFIGURATIONS[model](**changes), words)
     return sum(parameter.numel() for parameter in built.parameters())

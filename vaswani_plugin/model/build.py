@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from vaswani_plugin import kernels
 from vaswani_plugin.errors import UserError
@@ -193,6 +194,25 @@ def _initialize(cfg: Configuration, model: Model) -> Model:
             nn.init.normal_(module.weight, std=0.02)
             nn.init.zeros_(module.weight[module.padding_idx])
     return model
+
+
+class WithoutInitialWeights(TorchFunctionMode):
+    """In its block the functions of `torch.nn.init` leave tensors as they are.
+
+    On the device "meta", drawing would import PyTorch's compiler, a second. Not all functions call
+    the mode: those of Xavier draw by a tensor's own methods.
+    """
+
+    DRAWS = torch.Tensor.uniform_, torch.Tensor.normal_
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """See `TorchFunctionMode`; the tensor is the first argument, or named."""
+        given = kwargs or {}
+        if func in self.DRAWS or getattr(func, "__module__", None) == "torch.nn.init":
+            return args[0] if args else given["tensor"]
+        return func(*args, **given)
 
 
 def _embedding(cfg: Configuration, dictionary: SizedDictionary) -> Embedding:
