@@ -496,7 +496,11 @@ def attention_of(model, source_words, target_words):
 
 
 found = attention_of(translator, english(385_742), german(385_742))
-found  # a notebook shows it as a heat map
+cross = found.kinds["cross"]
+plt.imshow(cross.weights[-1].mean(axis=0))
+plt.xticks(range(len(cross.keys)), cross.keys, rotation=90)
+plt.yticks(range(len(cross.queries)), cross.queries)
+plt.show()
 
 # %% [markdown]
 # Every layer and head, to explore with the mouse. (Where you see nothing, the viewer has removed
@@ -517,4 +521,6 @@ Explorer(found)
 from vaswani_plugin import Translator
 
 bundle = os.environ.get("VASWANI_BUNDLE")
-Translator.from_pretrained(bundle).translate("The dog is old.", nbest=3) if bundle else None
+if bundle:
+    for one in Translator.from_pretrained(bundle).translate("The dog is old.", nbest=3).hypotheses:
+        print(f"{one.score:6.2f}  {one.text}")

@@ -8,7 +8,7 @@
 #
 #   corpus         model            coding  batch               updates  context
 #   wikitext-2     vaswani_lm_tiny  bpe     16 x 256 = 4,096     4,000   128 to 255
-#   ptb            vaswani_lm_lstm  words   16 x 256 = 4,096    22,700   all before
+#   ptb            vaswani_lm_lstm  words   16 x 256 = 4,096    22,700   128 to 255
 #   wikitext-103   vaswani_lm_base  words   64 x 512 = 32,768   50,000   400 to 511
 # Data (published checksums): Merity et al. 2016 (CC BY-SA), Mikolov et al. 2010, Karpathy 2015. --data
 # DIR has {train,valid,test}.txt, plain or .gz, or input.txt, whose first 90% train, next 5% validate.
@@ -39,9 +39,8 @@ case $corpus in
   text) [[ -n $data ]] || is_tiny || die "--corpus text: give its folder with --data DIR" ;;
   *) die "--corpus $corpus: must be wikitext-2, wikitext-103, ptb, tinyshakespeare or text" ;;
 esac
-arch=${arch:-$(or_tiny "$usual" vaswani_lm_debug)} coding=${coding:-$units} scoring=(--context-window "$(or_tiny $context 32)")
+arch=${arch:-$(or_tiny "$usual" vaswani_lm_debug)} coding=${coding:-$units}
 if [[ $arch == vaswani_lm_one_layer* ]]; then lr=1.8; fi
-if [[ $arch == vaswani_lm_lstm* ]]; then scoring=(--carry-state); fi
 
 if [[ -n $data ]]; then
   for first in "${files[0]}" train.txt input.txt; do if [[ -f $data/$first || -f $data/$first.gz ]]; then break; fi; done
@@ -67,7 +66,7 @@ step train train --task vaswani_language_modeling --arch "$arch" --tokens-per-sa
 step average average --last-updates 5
 step bundle python "$prep/bundle.py" --model "$work/averaged.pt" --data-bin "$work/data-bin" --output "$work/model" beam=1
 step score to "$work/perplexity.json" vaswani lm --model "$work/model" --text "$work/raw/test.txt" --format json \
-  --tokens-per-sample "$(or_tiny $sample 64)" "${scoring[@]}" --baselines --train-data "$work/raw/train.txt" --valid-data "$work/raw/valid.txt" ${cpu:+--cpu}
+  --tokens-per-sample "$(or_tiny $sample 64)" --context-window "$(or_tiny $context 32)" --baselines --train-data "$work/raw/train.txt" --valid-data "$work/raw/valid.txt" ${cpu:+--cpu}
 step sample to "$work/sample.txt" vaswani complete --model "$work/model" --sampling --top-p 0.9 --seed 1 \
   --max-new-tokens "$(or_tiny $((sample / 2)) 20)" --stop never ${cpu:+--cpu} -- "The" "In the"
 if [[ -z $dry_run ]]; then cat "$work/sample.txt"; fi

@@ -146,25 +146,6 @@ def test_dynamic_equals_plain_sgd_with_decay(kind, checkpoints, data):
     assert found.mean() > static.mean(), "text of another kind: learning from it must help"
 
 
-@pytest.mark.parametrize("size", [1, 24])
-def test_a_state_is_carried_through_the_whole_text(size, checkpoints, data):
-    """Whatever the windows, each token is predicted from all before it."""
-    model, dictionary = scoring_model(checkpoints["our-lstm"], data)
-    reference, _ = model_of(checkpoints["our-lstm"], data)
-    stream, end = toy.stream_of(dictionary, toy.make_lines(9, 9)), dictionary.eos()
-    scorer = StreamScorer(model, np.array(stream), dictionary.pad(), end, carry_state=True)
-    with torch.no_grad():
-        log_p = reference(torch.tensor([[end, *stream[:-1]]]))[0][0].log_softmax(-1)
-    expected = log_p.gather(1, torch.tensor(stream)[:, None])[:, 0].numpy()
-    cut = windows(len(stream), size, 0)
-    for _ in range(2):  # it begins anew each time
-        np.testing.assert_allclose(scorer.static(cut, 100), expected, rtol=1e-9)
-    apart = scorer_of(model, dictionary, stream).static(cut, 100)
-    assert np.abs(apart - expected).max() > 1e-3
-    np.testing.assert_allclose(scorer.dynamic(cut, rate=0.0, decay=0.5), expected, rtol=1e-9)
-    assert np.abs(scorer.dynamic(cut, rate=0.05, decay=0.0) - expected)[size:].max() > 1e-3
-
-
 def test_a_rate_that_destroys_the_model(ours):
     model, dictionary = ours
     stream = toy.stream_of(dictionary, toy.make_lines(20, 9))

@@ -64,7 +64,6 @@ BAD = {
     "lm --text {words}": "nothing to do: give --model",
     "lm --model {lm}": "no text: give --text FILE or --data-bin DIR",
     "lm --model {lm} --text {words} --dynamic-rate 1": "need --dynamic",
-    "lm --model {lm} --text {words} --carry-state": "only vaswani_lm_l",
     "lm --model {lm} --text {words} --tokens-per-sample 33": "32 posit",
     "lm --text {words} --threads 2 --figure 7 bits-per-word": "--threads needs --model",
     "lm --figure 1 bits --counts 1 2": "the unit must be one of bits-per-word",

@@ -47,7 +47,6 @@ def lm(
     split: Annotated[str, "NAME"] | None = None,
     tokens_per_sample: Count | None = None,
     context_window: Natural | None = None,
-    carry_state: bool = False,
     batch_tokens: Count | None = None,
     dynamic: bool = False,
     dynamic_rate: Annotated[float, non_negative] | None = None,
@@ -74,8 +73,6 @@ def lm(
             training).
         context_window: the first N tokens of a window are context only, as in fairseq-eval-lm
             (default: 0).
-        carry_state: vaswani_lm_lstm keeps its state from window to window, instead of
-            --context-window.
         batch_tokens: most tokens in a batch, padding included (default: 4096).
         dynamic: dynamic evaluation (Krause et al. 2018): train on each window after scoring it.
         dynamic_rate: learning rate (default: 0.01).
@@ -88,8 +85,8 @@ def lm(
             bits-per-character, bits-per-byte or perplexity-per-word.
         counts: sizes of the figure's text, if no --text.
     """
-    of_model = {"dynamic": dynamic, "carry_state": carry_state}
-    of_model |= {"tokens_per_sample": tokens_per_sample, "context_window": context_window}
+    of_model = {"dynamic": dynamic, "tokens_per_sample": tokens_per_sample}
+    of_model |= {"context_window": context_window}
     of_model |= {"batch_tokens": batch_tokens, "threads": threads}
     read = text or data_bin
     refusals = {
@@ -105,7 +102,6 @@ def lm(
         "--baselines needs --train-data PATH, which it counts": baselines and not train_data,
         "--train-data and --valid-data go with --baselines": not baselines
         and (train_data or valid_data),
-        "--carry-state: leave --context-window out": carry_state and context_window,
     }
     for name, value in of_model.items():
         refusals[f"--{name.replace('_', '-')} needs --model"] = value and not model
@@ -140,7 +136,7 @@ def lm(
                 decay = 0.001 if dynamic_decay is None else dynamic_decay
                 learning = report["dynamic"] = {"rate": rate, "decay": decay}
             cut = windows(len(scored.tokens.numbers), *report["windows"].values())
-            rows = _score(loaded, scored, cut, learning, batch_tokens or 4096, carry_state)
+            rows = _score(loaded, scored, cut, learning, batch_tokens or 4096)
             report["results"] += rows
             if learning:
                 static, learned = rows
@@ -160,7 +156,6 @@ def _score(
     cut: list["Window"],
     learning: dict[str, float] | None,
     batch_tokens: int,
-    carry_state: bool,
 ) -> list[dict[str, Any]]:
     """The model's row, and one of dynamic evaluation where `learning` has its rate and decay."""
     from tqdm import tqdm
@@ -168,7 +163,7 @@ def _score(
     from vaswani_plugin.metrics.perplexity import result
 
     tokens = scored.tokens
-    scorer = model.stream_scorer(tokens.numbers, carry_state)
+    scorer = model.stream_scorer(tokens.numbers)
     works = {"model": partial(scorer.static, cut, batch_tokens)}
     if learning:
         works["model, dynamic"] = partial(scorer.dynamic, cut, **learning)

@@ -252,7 +252,8 @@ def attention(
     attended = translator.attention(source, target)
     for flag, unknown in zip(("--source", "--target"), attended.unknown, strict=True):
         if unknown:
-            print(f"{flag}: {unknown} tokens are unknown to the model", file=sys.stderr)
+            message = f"vaswani attention: {flag}: {unknown} tokens are unknown to the model"
+            print(message, file=sys.stderr)
     attended = attended.merged(merge) if merge else attended
     report.write_sentence(attended, output, kind or "cross", layer, heads, lines, word)
     if format == "json":

@@ -119,11 +119,6 @@ class Attention:
         """See `HeadWeights.merged`."""
         return replace(self, kinds={k: a.merged(subwords) for k, a in self.kinds.items()})
 
-    def _repr_html_(self) -> str:
-        from vaswani_plugin.inference.notebook import attention_html
-
-        return attention_html(self)
-
 
 def _word_starts(tokens: list[str], subwords: str) -> list[int]:
     is_border = WORD_BORDERS[subwords]

@@ -354,21 +354,15 @@ class LanguageModel(LoadedFromFiles):
             raise UserError(f"tokens_per_sample {size}: the model has {self.positions} positions")
         return size
 
-    def stream_scorer(self, numbers: NDArray[np.int64], carry_state: bool = False) -> StreamScorer:
+    def stream_scorer(self, numbers: NDArray[np.int64]) -> StreamScorer:
         """Prepare to score a stream of tokens in windows; see `StreamScorer`.
 
         Raises:
-            UserError: the model was trained to summarize, or has no state to carry.
+            UserError: the model was trained to summarize.
         """
         self.require_whole_texts()
-        if carry_state and not isinstance(self.model.decoder, RecurrentLanguageModel):
-            raise UserError(
-                "carry_state: only vaswani_lm_lstm has a state to carry from window to window; "
-                "give other models context_window=N"
-            )
         use_threads(self.threads)
-        ends = self.dictionary.pad(), self.dictionary.eos()
-        return StreamScorer(self.model, numbers, *ends, carry_state)
+        return StreamScorer(self.model, numbers, self.dictionary.pad(), self.dictionary.eos())
 
     def require_whole_texts(self) -> None:
         """Refuse a model that learned only a part of each line.

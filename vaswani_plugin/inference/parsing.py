@@ -61,11 +61,6 @@ class Parse:
         """The tree as an `nltk.Tree`; None if there is none."""
         return nltk_tree(parse_tree(self.bracketing)) if self.bracketing else None
 
-    def _repr_html_(self) -> str | None:
-        from vaswani_plugin.inference.notebook import tree_html
-
-        return tree_html(parse_tree(self.bracketing)) if self.bracketing else None
-
 
 @dataclass(frozen=True)
 class ParsedSentence:
@@ -93,9 +88,6 @@ class ParsedSentence:
     def score(self) -> float | None:
         """The score of the best parse; None for an empty sentence."""
         return self.parses[0].score if self.parses else None
-
-    def _repr_html_(self) -> str | None:
-        return self.parses[0]._repr_html_() if self.parses else None
 
 
 class Parser(LoadedFromFiles):

@@ -4,9 +4,6 @@ A stream is cut into windows as by fairseq-eval-lm. Each window scores the next 
 stream; the --context-window tokens before them are its context. The first input of the stream is
 the end of a line. Only the targets' log-probabilities are kept.
 
-A recurrent model may instead carry its state from window to window, so that all of the stream so
-far is the context of a token; then a window is only as much as is computed at a time.
-
 Dynamic evaluation (Krause et al. 2018) goes through the windows in order. Each window is scored
 with the current weights; then the weights are updated on that window.
 
@@ -26,7 +23,6 @@ from torch import Tensor
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.texts import in_batches
 from vaswani_plugin.metrics.perplexity import perplexity
-from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel, States
 from vaswani_plugin.search.models import padded, projected_log_probabilities
 from vaswani_plugin.search.text_models import TextModel
 from vaswani_plugin.text.dictionary import Dictionary
@@ -127,22 +123,10 @@ def windows(length: int, tokens_per_sample: int, context_window: int) -> list[Wi
 
 
 class StreamScorer:
-    """A model and the stream that it scores, numbers (N,); its first input is `end`, </s>.
+    """A model and the stream that it scores, numbers (N,); its first input is `end`, </s>."""
 
-    With `carry_state` the state of a recurrent model goes on from window to window.
-    """
-
-    def __init__(
-        self,
-        model: TextModel,
-        numbers: NDArray[np.int64],
-        pad: int,
-        end: int,
-        carry_state: bool = False,
-    ) -> None:
+    def __init__(self, model: TextModel, numbers: NDArray[np.int64], pad: int, end: int) -> None:
         self.model = model
-        self.carry_state = carry_state
-        self.states: States | None = None
         self.device = next(model.decoder.parameters()).device
         self.pad = pad
         self.targets = torch.from_numpy(numbers)
@@ -156,9 +140,8 @@ class StreamScorer:
         A batch has at most so many tokens; `advance` counts the scored ones.
         """
         scores = np.empty(len(self.targets))
-        self.states = None
         longest = max(window.stop - window.start for window in cut)
-        together = 1 if self.carry_state else max(1, batch_tokens // longest)
+        together = max(1, batch_tokens // longest)
         rest = iter(cut)
         with torch.no_grad():
             while batch := list(islice(rest, together)):
@@ -184,7 +167,6 @@ class StreamScorer:
             UserError: a log-probability is not finite, because the rate is too large.
         """
         scores = np.empty(len(self.targets))
-        self.states = None
         parameters = self.model.decoder.parameters()
         weights: list[Tensor] = [weight for weight in parameters if weight.requires_grad]
         trained = [weight.detach().clone() for weight in weights]
@@ -209,8 +191,6 @@ class StreamScorer:
 
     def _score(self, batch: list[Window]) -> Tensor:
         """(S,): the log-probabilities of consecutive windows, one after the other."""
-        if self.carry_state:
-            return self._go_on(*batch)
         length = max(window.stop - window.start for window in batch)
         tokens = self.inputs.new_full((len(batch), length), self.pad)
         for row, window in zip(tokens, batch, strict=True):
@@ -218,14 +198,3 @@ class StreamScorer:
         scored = [slice(w.first - w.start, w.stop - w.start) for w in batch]
         targets = self.targets[batch[0].first : batch[-1].stop].to(self.device)
         return log_probabilities(self.model, tokens.to(self.device), scored, targets)
-
-    def _go_on(self, window: Window) -> Tensor:
-        """(S,): the log-probabilities of the next window, from the state after those before it."""
-        part = slice(window.first, window.stop)
-        model = self.model.decoder
-        assert isinstance(model, RecurrentLanguageModel)
-        features, states = model.read(self.inputs[part][None].to(self.device), self.states)
-        self.states = [(h.detach(), c.detach()) for h, c in states]
-        vocabulary = model.embedding.weight.size(0)
-        targets = self.targets[part].to(self.device)
-        return projected_log_probabilities(features[0], targets, model.project, vocabulary)

@@ -87,11 +87,6 @@ class Translation:
         """(source, target) positions of the best translation; empty without the option `align`."""
         return self.hypotheses[0].alignment
 
-    def _repr_html_(self) -> str:
-        from vaswani_plugin.inference.notebook import translation_html
-
-        return translation_html(self)
-
 
 @dataclass(frozen=True)
 class Score:
