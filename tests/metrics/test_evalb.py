@@ -46,7 +46,6 @@ def counts(result: SentenceScore) -> tuple[int, ...]:
         # Another label; function labels and the root's name don't count.
         (GOLD.replace("(NP ", "(QP-X ").replace("TOP", "TOP-1"), (0, 3, 4, 4, 0, 4, 4)),
         (GOLD.replace("ADVP", "PRT"), (0, 4, 4, 4, 0, 4, 4)),
-        (GOLD.replace("RB", "JJ").replace("VBZ", "NNS"), (0, 4, 4, 4, 0, 4, 2)),
         # (dog barks) crosses both NP and VP, and counts once.
         (
             "(TOP (S (DT the) (X (NN dog) (VBZ barks)) (ADVP (RB now)) (. .)))",
@@ -62,12 +61,9 @@ def counts(result: SentenceScore) -> tuple[int, ...]:
         ("(DT the) (NN dog) (VBZ barks) (RB now)", (0, 0, 4, 0, 0, 4, 4)),
         ("", (2, 0, 0, 0, 0, 0, 0)),
         ("(TOP (. .))", (2, 0, 0, 0, 0, 0, 0)),
-        (GOLD.replace("now", "then"), (1, 0, 0, 0, 0, 0, 0)),
-        (GOLD.replace("(RB now)", "(RB now) (RB then)"), (1, 0, 0, 0, 0, 0, 0)),
         # The stop tagged as a word: the trees differ in length.
         (GOLD.replace("(. .)", "(NN .)"), (1, 0, 0, 0, 0, 0, 0)),
         ("no tree at all", (1, 0, 0, 0, 0, 0, 0)),
-        (GOLD.replace("(RB now)", "(RB right now)"), (1, 0, 0, 0, 0, 0, 0)),
     ],
 )
 def test_by_hand(test, expected):
@@ -85,11 +81,10 @@ DEEP = "(S " * (MOST_BRACKETS + 1) + "(NN a)" + ")" * (MOST_BRACKETS + 1)
         # Of a line that can't be read nothing else is said.
         (GOLD, "(S (DT the) (RB right now))", ["Reading sentence"]),
         (GOLD, GOLD[:-1], ["Bracketing is unbalanced (too many open bracket)"]),
-        (GOLD, GOLD + ")", ["Bracketing unbalance (too many close bracket)"]),
         # Scoring takes their square: 100,000 would take hours.
         (DEEP, DEEP, 2 * [f"More than {MOST_BRACKETS} brackets"]),
     ],
-    ids=range(6),
+    ids=range(5),
 )
 def test_messages_are_those_of_evalb(gold, test, messages):
     assert (score(gold, test).status, score(gold, test).errors) == (ERROR, messages)
@@ -232,7 +227,7 @@ def test_every_keyword_is_read():
 
 @pytest.mark.parametrize(
     "line",
-    ["DELETE TOP", "DELETE_LABEL", "EQ_LABEL A", "EQ_WORD a b c", "CUTOFF_LEN forty", "LABELED 2"],
+    ["DELETE TOP", "EQ_LABEL A", "CUTOFF_LEN forty", "LABELED 2"],
 )
 def test_bad_parameter_lines_are_named(line):
     with pytest.raises(ValueError, match=f"x.prm:3: '{line}': must be a keyword"):

@@ -20,39 +20,27 @@ from vaswani_plugin.text.dictionary import write_dictionary
 TEXT = ["the cat sat", "", "thé 🐈  sat "]
 
 
-def test_uniform_over_m_words_has_perplexity_m():
-    rate = cross_entropy_rate([math.log(1 / 50)] * 7)
-    assert math.exp(rate) == pytest.approx(50)
-    assert perplexity(rate / math.log(2)) == pytest.approx(50)
+@pytest.mark.parametrize(
+    ("bits", "words", "characters", "expected"),
+    [
+        # "about 77", they print beside 2 ^ (1.175 * 390000 / 74000).
+        (1.175 * 390_000, 74_000, 390_000, 73.14),
+        (9, 2, 9, 22.63),  # Shannon's bit a character; they print 23
+    ],
+)
+def test_the_notes_conversions_from_characters_to_words(bits, words, characters, expected):
+    converted = rates(bits, TextCounts(0, words, characters, characters), False)
+    assert converted["bits_per_character"] == pytest.approx(bits / characters)
+    assert converted["perplexity_per_word"] == pytest.approx(expected, abs=0.005)
 
 
-def test_the_notes_conversion_of_the_penn_treebank():
-    """The notes print "about 77" beside 2 ^ (1.175 * 390000 / 74000), which is 73.1."""
-    converted = rates(1.175 * 390_000, TextCounts(0, 74_000, 390_000, 390_000), False)
-    assert converted["perplexity_per_word"] == pytest.approx(73.14, abs=0.005)
-    assert converted["perplexity_per_word"] != pytest.approx(77, abs=1)
-
-
-def test_shannons_bit_a_character():
-    converted = rates(9, TextCounts(lines=0, words=2, characters=9, bytes=9), False)
-    assert (converted["bits_per_character"], converted["bits_per_word"]) == (1, 4.5)
-    assert converted["perplexity_per_word"] == pytest.approx(22.6, abs=0.05)  # the notes print 23
-
-
-def test_counts_by_hand():
+def test_counts_and_rates_by_hand():
     counts = count_text(TEXT)
     assert counts == TextCounts(lines=3, words=6, characters=22, bytes=26)
-    assert counts.units("word", with_line_ends=True) == 9
-    assert counts.units("byte", with_line_ends=False) == 26
-
-
-def test_rates_by_hand():
-    counts = TextCounts(lines=2, words=8, characters=38, bytes=48)
-    counted = rates(100.0, counts, with_line_ends=True)
-    assert [counted[f"bits_per_{unit}"] for unit in UNITS] == [10, 2.5, 2]
+    counted, alone = (rates(90.0, counts, with_line_ends) for with_line_ends in (True, False))
+    assert [counted[f"bits_per_{unit}"] for unit in UNITS] == [90 / 9, 90 / 25, 90 / 29]
+    assert [alone[f"bits_per_{unit}"] for unit in UNITS] == [90 / 6, 90 / 22, 90 / 26]
     assert counted["perplexity_per_word"] == 1024
-    alone = rates(100.0, counts, with_line_ends=False)
-    assert alone["bits_per_word"] == 12.5 and alone["bits_per_byte"] == pytest.approx(100 / 48)
 
 
 def test_the_same_model_by_character_and_by_word():
@@ -73,11 +61,8 @@ def test_the_same_model_by_character_and_by_word():
 
 
 def test_what_has_no_rate():
-    with pytest.raises(ValueError, match="without tokens"):
-        cross_entropy_rate([])
     nothing = rates(3.0, TextCounts(0, 0, 3, 3), with_line_ends=True)
     assert nothing["bits_per_word"] is None and nothing["perplexity_per_word"] is None
-    assert nothing["bits_per_character"] == 1.0
     assert set(rates(3.0, None, with_line_ends=True).values()) == {None}
     assert perplexity(1e6) == math.inf
 

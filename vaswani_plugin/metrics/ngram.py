@@ -20,12 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vaswani_plugin.metrics.perplexity import (
-    count_text,
-    cross_entropy_rate,
-    perplexity,
-    result,
-)
+from vaswani_plugin.metrics.perplexity import count_text, cross_entropy_rate, perplexity, result
 from vaswani_plugin.metrics.scored_text import (
     ScoredText,
     number_lines,
@@ -35,9 +30,6 @@ from vaswani_plugin.metrics.scored_text import (
 from vaswani_plugin.text.coding import UNKNOWN
 
 ORDERS = {"uniform": 0, "unigram": 1, "trigram": 3}
-Discounts = tuple[float, float, float]
-FALLBACK_DISCOUNTS: Discounts = (0.5, 1.0, 1.5)
-"""Used where the counts of counts give no discounts, as for a vocabulary of 65 characters."""
 
 
 class NgramModel:
@@ -53,22 +45,21 @@ class NgramModel:
         ValueError: too many n-grams for 64-bit numbers.
     """
 
-    def __init__(
-        self,
-        tokens: ArrayLike,
-        order: int,
-        vocabulary: int,
-        start: int,
-    ) -> None:
-        tokens = np.asarray(tokens, np.int64)
+    def __init__(self, tokens: ArrayLike, order: int, vocabulary: int, start: int) -> None:
         if vocabulary ** max(order, 1) > np.iinfo(np.int64).max:
             raise ValueError(f"{order}-grams of {vocabulary:,} types are too many to be numbered")
         self.vocabulary, self.start = vocabulary, start
-        self._orders: list[tuple[NDArray, ...]] = []  # from the lowest one; see _estimate
-        occurrences = self._ngrams(tokens, order)
+        # By order, from unigrams on: n-grams (G,), their counts, the discounts (4,), contexts (C,),
+        # their counts and discounted mass (2, C).
+        self._orders: list[tuple[NDArray, ...]] = []
+        occurrences = self._ngrams(np.asarray(tokens, np.int64), order)
         for length in range(order, 0, -1):
             ngrams, counts = np.unique(occurrences, return_counts=True)
-            self._orders.insert(0, self._estimate(ngrams, counts))
+            discounts = estimate_discounts(counts)
+            contexts, first = np.unique(ngrams // vocabulary, return_index=True)
+            sums = np.stack([counts, discounts[np.minimum(counts, 3)]])
+            of_contexts = np.add.reduceat(sums, first, axis=1)
+            self._orders.insert(0, (ngrams, counts, discounts, contexts, of_contexts))
             occurrences = ngrams % vocabulary ** (length - 1)  # each once: contexts are counted
 
     def _ngrams(self, tokens: NDArray[np.int64], length: int) -> NDArray[np.int64]:
@@ -79,14 +70,6 @@ class NgramModel:
             packed = packed * self.vocabulary + padded[offset : offset + len(tokens)]
         return packed
 
-    def _estimate(self, ngrams: NDArray, counts: NDArray) -> tuple[NDArray, ...]:
-        """n-grams (G,), counts (G,), discounts (4,); contexts (C,), their totals and left mass."""
-        discounts = np.array([0.0, *estimate_discounts(counts)])
-        contexts, first = np.unique(ngrams // self.vocabulary, return_index=True)
-        taken = discounts[np.minimum(counts, 3)]
-        sums = np.add.reduceat(counts, first), np.add.reduceat(taken, first)
-        return ngrams, counts, discounts, contexts, *sums
-
     def log_probabilities(self, tokens: ArrayLike) -> NDArray[np.float64]:
         """Natural logarithm of the probability of each token of a stream (N,), given those before.
 
@@ -95,36 +78,36 @@ class NgramModel:
         tokens = np.asarray(tokens, np.int64)
         probability = np.full(len(tokens), 1 / self.vocabulary)
         for length, order in enumerate(self._orders, start=1):
-            ngrams, counts, discounts, contexts, totals, left_over = order
+            ngrams, counts, discounts, contexts, of_contexts = order
             asked = self._ngrams(tokens, length)
-            index, is_seen = _find(contexts, asked // self.vocabulary)
-            total = np.where(is_seen, totals[index], 1)
-            rest = np.where(is_seen, left_over[index], 1.0)
-            index, is_seen = _find(ngrams, asked)
-            count = np.where(is_seen, counts[index], 0)
+            count = _look_up(ngrams, counts, asked, 0)
+            total, rest = _look_up(contexts, of_contexts, asked // self.vocabulary, 1)
             probability = (count - discounts[np.minimum(count, 3)] + rest * probability) / total
         return np.log(probability)
 
 
-def _find(sorted_keys: NDArray, keys: NDArray) -> tuple[NDArray, NDArray]:
-    """The index of each key in `sorted_keys`, and whether the key is there."""
-    index = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)
-    return index, sorted_keys[index] == keys
+def _look_up(keys: NDArray, values: NDArray, asked: NDArray, default: int) -> NDArray:
+    """The values, (..., K), of the sorted keys (K,) that are asked for."""
+    index = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
+    return np.where(keys[index] == asked, values[..., index], default)
 
 
-def estimate_discounts(counts: ArrayLike) -> Discounts:
-    """D_1, D_2 and D_3+ by Chen & Goodman's Eq. 26 from the n-grams' counts.
+def estimate_discounts(counts: ArrayLike) -> NDArray[np.float64]:
+    """0, D_1, D_2 and D_3+ by Chen & Goodman's Eq. 26 from the n-grams' counts.
 
     With n_k n-grams of count k and Y = n_1 / (n_1 + 2 n_2): D_k = k - (k + 1) Y n_{k+1} / n_k.
-    Returns `FALLBACK_DISCOUNTS` where an n_k is 0 or a D_k is not between 0 and k.
+    They are k / 2 where an n_k is 0 or a D_k is not between 0 and k, as for a vocabulary of 65
+    characters.
     """
-    n1, n2, n3, n4 = (int(np.count_nonzero(np.asarray(counts) == k)) for k in (1, 2, 3, 4))
-    if not n1 * n2 * n3:
-        return FALLBACK_DISCOUNTS
-    y = n1 / (n1 + 2 * n2)
-    found = (1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3)
-    is_usable = all(0 <= value <= k for k, value in enumerate(found, start=1))
-    return found if is_usable else FALLBACK_DISCOUNTS
+    k = np.arange(1, 4)
+    n = np.array([np.count_nonzero(np.asarray(counts) == number) for number in range(1, 5)])
+    found = k / 2
+    if n[:3].all():
+        y = n[0] / (n[0] + 2 * n[1])
+        estimated = k - (k + 1) * y * n[1:] / n[:3]
+        if ((estimated >= 0) & (estimated <= k)).all():
+            found = estimated
+    return np.array([0, *found])
 
 
 def baselines(
@@ -158,13 +141,13 @@ def baselines(
         scored.warnings.extend(unknown_warning(f"the words of {path}", tokens))
         texts = {"training_perplexity": train}
         texts["validation_perplexity"] = [] if validation is None else text_to_score(validation)
-        numbered = {k: number_lines(lines, indices, unknown, end) for k, lines in texts.items()}
+        streams = {k: number_lines(x, indices, unknown, end).numbers for k, x in texts.items()}
         for name, order in ORDERS.items():
-            model = NgramModel(numbered["training_perplexity"].numbers, order, end + 1, start=end)
-            others: dict[str, float | None] = dict.fromkeys(texts)
-            for kind, text in numbered.items():
-                if len(text.numbers):
-                    log_p = model.log_probabilities(text.numbers)
-                    others[kind] = perplexity(cross_entropy_rate(log_p) / math.log(2))
+            model = NgramModel(streams["training_perplexity"], order, end + 1, start=end)
+            others: dict[str, float | None] = dict.fromkeys(streams)
+            for kind, stream in streams.items():
+                if len(stream):
+                    nats = cross_entropy_rate(model.log_probabilities(stream))
+                    others[kind] = perplexity(nats / math.log(2))
             log_p = model.log_probabilities(tokens.numbers)
             yield result(name, "words", log_p, counts, unknown=tokens.unknown, **others)
