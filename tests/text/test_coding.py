@@ -7,9 +7,7 @@ from fairseq.data import Dictionary
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vaswani_plugin.errors import UserError
 from vaswani_plugin.text import bpe_learning
-from vaswani_plugin.text.bpe import join_bpe
 from vaswani_plugin.text.coding import (
     SEPARATOR,
     bpe_units,
@@ -18,7 +16,6 @@ from vaswani_plugin.text.coding import (
     to_letters,
 )
 from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS
-from vaswani_plugin.text.settings import TextSettings, read_settings, settings_from
 
 TRAINING = [
     "The old doctor's friends didn't see a well-known bird in the garden.",
@@ -74,20 +71,6 @@ def test_bpe_merges_what_is_frequent(bpe_coding):
     assert len(encode("\u6587\u4e2d").split()) > 1, "a word that was never seen"
 
 
-def test_units_join_to_words():
-    assert join_bpe("ein@@ und@@ zwanzig klein@@ e Hunde@@") == "einundzwanzig kleine Hunde"
-    assert join_bpe("mail@@example") == "mail@@example"
-    assert join_bpe("10\u00a0@@ 000\u00a0 ") == "10\u00a0000\u00a0"  # no separator of words
-
-
-def test_no_unit_of_text_is_reserved(codes):
-    units = bpe_units(str(codes))
-    assert not RESERVED & set(units)
-    assert len(units) == len(set(units)) and all(unit.split() == [unit] for unit in units)
-    letters = {unit.removesuffix("@@") for unit in units}
-    assert not any("<" in letter or "@" in letter for letter in letters)
-
-
 def test_whatever_units_a_model_writes_are_text(bpe_coding):
     _, decode = bpe_coding
     assert decode("\u01c3@@ a") == "\ufffda"  # the first byte of two alone
@@ -95,6 +78,8 @@ def test_whatever_units_a_model_writes_are_text(bpe_coding):
     assert make_coding("characters", None)[1]("a \u2581 <unk> b") == "a \ufffdb"
     assert decode("gar@@") == "gar"
     assert "\n" not in decode(" ".join(chr(0x100 + byte) for byte in range(256)))
+    for unit in ("<U+110000>", "<U+D800>", "<U+0041>", "<U+FFFFFF>"):  # they name no space
+        assert decode_characters(f"a {unit}") == f"a{unit}"
 
 
 @given(line=LINES)
@@ -113,35 +98,3 @@ def test_words_come_back_but_for_blanks(line):
     encode, decode = make_coding("words", None)
     words = [word if word not in RESERVED else "<unk>" for word in line.split()]
     assert decode(encode(line)) == " ".join(words)
-
-
-def test_settings_are_written_and_read(tmp_path):
-    settings = TextSettings("bpe", "codes", article_tokens=30, summary_tokens=10, beam=4)
-    assert settings.files() == ["model.pt", "dict.txt", "codes"]
-    (tmp_path / "preprocessing.json").write_text(settings.to_json())
-    for name in settings.files():
-        (tmp_path / name).touch()
-    assert read_settings(tmp_path) == settings
-    (tmp_path / "dict.txt").unlink()
-    with pytest.raises(UserError, match="dict.txt does not exist: the bundle is incomplete"):
-        read_settings(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("content", "part"),
-    [
-        ({"coding": "letters"}, "coding is 'letters': must be words, bpe, characters"),
-        ({"coding": "bpe"}, "coding is bpe, codes None"),
-        ({"coding": "words", "codes": "codes"}, "coding is words, codes codes"),
-        ({"coding": "words", "article_tokens": 5}, "give both or neither"),
-        ({"coding": "words", "article_tokens": 5, "summary_tokens": 0}, "summary_tokens is 0"),
-    ],
-)
-def test_bad_settings_are_named(content, part):
-    with pytest.raises(UserError, match=part):
-        settings_from(content, TextSettings)
-
-
-@pytest.mark.parametrize("unit", ["<U+110000>", "<U+D800>", "<U+0041>", "<U+FFFFFF>"])
-def test_a_unit_that_names_no_space_is_text(unit):
-    assert decode_characters(f"a {unit}") == f"a{unit}"

@@ -1,13 +1,17 @@
-"""Our reader of dictionaries numbers symbols as fairseq's, and refuses what fairseq refuses."""
+"""What fairseq-preprocess writes, read without fairseq: dictionaries and numbers."""
 
 import hashlib
 
+import numpy as np
 import pytest
+import torch
 from fairseq.data import Dictionary as FairseqDictionary
+from fairseq.data import indexed_dataset
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.text.binary import read_numbers
 from vaswani_plugin.text.dictionary import Dictionary
 
 SYMBOL = st.one_of(
@@ -56,16 +60,14 @@ def test_it_is_fairseqs(path, lines):
     assert found.digest() == hashlib.sha256("\n".join(expected.symbols).encode()).hexdigest()
 
 
-@pytest.mark.parametrize(
-    ("content", "part"),
-    [
-        (b"a 1\nb\n", "2: must be a symbol, a space and a count: 'b'"),
-        (b"a 1\nb 1\na 1\n", "3: 'a' is in the dictionary already"),
-        (b"\xff 1\n", "1: not UTF-8"),
-    ],
-)
-def test_what_is_wrong_is_named(path, content, part):
-    path.write_bytes(content)
-    with pytest.raises(UserError) as caught:
-        Dictionary.load(path)
-    assert str(caught.value).startswith(f"{path}:{part}")
+@pytest.mark.parametrize("code", [1, 2, 3, 4, 5, 8, 9, 10])
+def test_it_reads_every_integer_type_of_fairseq(code, tmp_path):
+    dtype = indexed_dataset._code_to_dtype[code]
+    builder = indexed_dataset.MMapIndexedDatasetBuilder(f"{tmp_path}/x.bin", dtype=dtype)
+    largest = min(np.iinfo(dtype).max, np.iinfo(np.int64).max)
+    for line in ([4, largest, 2], [], [2]):
+        builder.add_item(torch.tensor(line))
+    builder.finalize(f"{tmp_path}/x.idx")
+    numbers, sizes = read_numbers(tmp_path / "x")
+    assert numbers.tolist() == [4, largest, 2, 2] and sizes.tolist() == [3, 0, 1]
+    assert (numbers.dtype, sizes.dtype) == (dtype, "int64")

@@ -9,7 +9,6 @@ import pytest
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text import outputs
-from vaswani_plugin.text.lines import read_json
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
@@ -35,14 +34,6 @@ def test_a_file_has_the_rights_of_any_new_file(tmp_path):
     with outputs.write_atomically(tmp_path / "ours") as write:
         write("a")
     assert (tmp_path / "ours").stat().st_mode == (tmp_path / "plain").stat().st_mode
-
-
-def test_an_output_that_is_a_folder_is_named(tmp_path):
-    (tmp_path / "out").mkdir()
-    for write in (outputs.write_atomically, outputs.open_output):
-        with pytest.raises(IsADirectoryError) as caught, write(tmp_path / "out"):
-            pass
-        assert caught.value.filename == str(tmp_path / "out")
 
 
 def test_a_pipe_or_device_is_written_to_and_never_replaced(tmp_path):
@@ -75,17 +66,6 @@ def test_a_link_keeps_pointing_where_it_does(tmp_path):
             write_now([text, text])
         assert link.is_symlink() and target.read_text() == f"{text}\n{text}\n"
     assert list(target.parent.iterdir()) == [target]
-
-
-def test_a_json_file_is_readable_text_and_complete_or_absent(tmp_path):
-    path = tmp_path / "a" / "b.json"
-    content = {"ä": [1, None], "\u2028": 0.1}
-    outputs.write_json(path, content)
-    text = path.read_text(encoding="utf-8")
-    assert read_json(path, "") == content and '"ä"' in text and text.endswith("}\n")
-    with pytest.raises(TypeError):
-        outputs.write_json(path, {"number": 1, "not JSON": {1, 2}})
-    assert path.read_text(encoding="utf-8") == text and list(path.parent.iterdir()) == [path]
 
 
 @pytest.mark.parametrize(("name", "part"), [("out", "out.part"), ("out.gz", "out.part.gz")])
@@ -128,7 +108,7 @@ def test_only_binarized_data_is_replaced(tmp_path):
     with pytest.raises(RuntimeError), outputs.new_data_folder(output) as (folder, _):
         raise RuntimeError
     assert [path.name for path in tmp_path.iterdir()] == ["data-bin"]
-    for held in ("model.pt", "model.bin", "x.safetensors", "notes.txt", "train.en"):
+    for held in ("model.pt", "model.bin", "notes.txt"):
         (output / held).write_text("")
         with pytest.raises(UserError, match=f"holds {held}"), outputs.new_data_folder(output):
             pass
