@@ -1,8 +1,6 @@
-"""The sentences of a text, HTML, and what a request to translate may hold."""
+"""The sentences of a text, and what a request to translate may hold."""
 
-import contextlib
 import time
-from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given
@@ -19,8 +17,8 @@ from vaswani_plugin.serving.texts import (
 ENGLISH_GERMAN = Languages("en", "de")
 
 
-def layout_of(text, is_html=False, target="de"):
-    return Layout(text, Languages("en", target), is_html)
+def layout_of(text, target="de"):
+    return Layout(text, Languages("en", target))
 
 
 @given(st.text(alphabet=st.sampled_from("aB \n\t\r.😀\u2028\x85!"), max_size=60))
@@ -47,71 +45,11 @@ def test_sentences_are_joined_as_the_target_language_does():
     assert chinese.filled(["He came.", "I went!"]) == "He came. I went!"
 
 
-def test_only_the_text_of_html_is_translated():
-    html = (
-        "<p class='a b'>One &amp;\n two <b>three</b><br/></P>"
-        "<!-- four --><script>five('</p>')</script><pre>six\n<i>seven</i></pre> eight &lt;nine&gt;"
-        "<textarea>ten</textarea><code>eleven</code> <i translate=no>t <b translate>u</b></i>"
-        "<u class='x notranslate'>v <b>w</b></u> end"
-    )
-    layout = layout_of(html, is_html=True)
-    assert layout.sentences == ["One & two", "three", "eight <nine>", "u", "end"]
-    assert layout.filled(["1 & 2", "<3>", "8", "U\x00", "9"]) == (
-        '<p class="a b">1 &amp; 2 <b>&lt;3&gt;</b><br></p>'
-        "<!-- four --><script>five('</p>')</script><pre>six\n<i>seven</i></pre> 8"
-        "<textarea>ten</textarea><code>eleven</code> "
-        '<i translate="no">t <b translate>U\ufffd</b></i>'
-        '<u class="x notranslate">v <b>w</b></u> 9'
-    )
-    document = "<!DOCTYPE html>\n<html><head><title>{}</title></head><body>{} {}</body></html>"
-    layout = layout_of(document.format("One", "Two.", "Three"), is_html=True)
-    assert layout.filled(["1", "2.", "3"]) == document.format("1", "2.", "3")
-
-
-def test_html_that_is_nested_too_deeply_is_refused():
-    assert layout_of("<b>" * 1900 + "deep", is_html=True).sentences == ["deep"]
-    with pytest.raises(Refusal, match="nested too deeply") as refused:
-        layout_of("<b>" * 3000 + "deep", is_html=True)
-    assert refused.value.status == 400
-
-
-class Tags(HTMLParser):
-    """The tags of a text and their attributes."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.found = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.found.append((tag, attrs))
-
-
-PARTS = ["<p title='a>b'>", "</p>", "<br>", "word", " & ", "&lt;", "<!-- c -->", "<pre>", "</pre>"]
-
-
-@given(st.lists(st.sampled_from(PARTS), max_size=12))
-def test_no_translation_makes_a_tag(parts):
-    html = "".join(parts)
-    layout = layout_of(html, is_html=True)
-    hostile = "<script>alert(1)</script>' onclick=x \"--> &lt;"
-    filled = layout.filled([hostile] * len(layout.sentences))
-    plain = layout.filled(["x"] * len(layout.sentences))
-    assert Tags(filled).found == Tags(plain).found
-
-
-@pytest.mark.parametrize(
-    "part",
-    "<a |<a b='|<!--|<|</a|<![CDATA[|<a b=c |&|<!|<pre>|</pre>".split("|")
-    + ["<script>", "<a\n", "=", "&#", "<svg></math>", '<a "', "<a =", "a ", "“", "A. ", "a.b!"],
-)
-@pytest.mark.parametrize("is_html", [False, True])
-def test_hostile_texts_take_no_longer_than_harmless_ones(part, is_html):
+@pytest.mark.parametrize("part", ["A. ", "a.b!", "“", "a "])
+def test_hostile_texts_take_no_longer_than_harmless_ones(part):
     """In proportion to the text: some libraries take the square of it."""
     start = time.process_time()  # the machine may have other work
-    with contextlib.suppress(Refusal):
-        layout_of(part * (100_000 // len(part)), is_html)
+    layout_of(part * (100_000 // len(part)))
     assert time.process_time() - start < 3
 
 
@@ -121,31 +59,24 @@ def read(**fields):
     return TranslationRequest.from_fields(good | fields, ENGLISH_GERMAN, limits)
 
 
-MISSING = "Invalid request: missing {} parameter"
-
-
 @pytest.mark.parametrize(
     ("fields", "status", "message"),
     [
-        ({"q": ""}, 400, MISSING.format("q")),
-        ({"q": []}, 400, MISSING.format("q")),
-        ({"source": ""}, 400, MISSING.format("source")),
-        ({"target": None}, 400, MISSING.format("target")),
-        ({"target": "zz"}, 400, "zz is not supported"),
+        ({"q": []}, 400, "Invalid request: missing q parameter"),
+        ({"target": None}, 400, "Invalid request: missing target parameter"),
         ({"target": "auto"}, 400, "auto is not supported"),
         (
             {"source": "de", "target": "en"},
             400,
             "English (en) is not available as a target language from German (de)",
         ),
-        ({"format": "xml"}, 400, "xml format is not supported"),
+        ({"format": "html"}, 400, "html format is not supported"),
         (
             {"alternatives": "abc"},
             400,
             "Invalid request: alternatives parameter is not a number",
         ),
         ({"alternatives": 5}, 400, "Invalid request: alternatives parameter must be from 0 to 4"),
-        ({"q": 7}, 400, "Invalid request: q parameter is not a string or a list of strings"),
         (
             {"q": ["a", {}]},
             400,
@@ -162,20 +93,13 @@ def test_what_is_wrong_is_said_in_the_words_of_libretranslate(fields, status, me
     assert (refused.value.status, refused.value.message) == (status, message)
 
 
-def test_answers_have_the_shape_of_the_question():
-    assert read().answer([["Hallo"]], ENGLISH_GERMAN) == {"translatedText": "Hallo"}
-    assert read(q=["a", "b c"]).answer([["A"], ["B"]], ENGLISH_GERMAN) == {
-        "translatedText": ["A", "B"]
-    }
+def test_an_undetected_language():
     undetected = {"confidence": 0.0, "language": "en"}
-    assert read(q=["a"], source="auto").answer([["A"]], ENGLISH_GERMAN) == {
-        "translatedText": ["A"],
-        "detectedLanguage": [undetected],
-    }
-    assert read(source="auto").answer([["A"]], ENGLISH_GERMAN) == {
-        "translatedText": "A",
-        "detectedLanguage": undetected,
-    }
+    for q, translated, detected in (("a", "A", undetected), (["a"], ["A"], [undetected])):
+        assert read(q=q, source="auto").answer([["A"]], ENGLISH_GERMAN) == {
+            "translatedText": translated,
+            "detectedLanguage": detected,
+        }
 
 
 def test_alternatives_of_several_lines():

@@ -97,11 +97,9 @@ def random_heads(queries: list[str], keys: list[str]) -> HeadWeights:
 
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
-    print(json.dumps({"event": "process", "pid": os.getpid()}), file=sys.stderr, flush=True)
     service = Service(
         FakeTranslator(**given.get("translator", {})), 4, Limits(**given.get("limits", {}))
     )
     gate = Gate(given.get("keys"), given.get("rate"))
-    server.ON_ITS_WAY = given.get("on_its_way", server.ON_ITS_WAY)
     listener = server.bound_socket("127.0.0.1", 0)
     server.run(service, gate, listener, given.get("origins", []), given.get("proxies"))

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,11 +79,6 @@ class Running:
         code = self.process.wait(seconds)
         self._reader.join()  # it ends with the process's output
         return code
-
-    def memory(self) -> int:
-        """Bytes in memory of a service that has logged its process."""
-        pages = Path(f"/proc/{self.events('process')[0]['pid']}/statm").read_text().split()[1]
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 @contextmanager

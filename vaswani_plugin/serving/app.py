@@ -11,7 +11,7 @@ import json
 import re
 import secrets
 from base64 import b64encode
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Collection, Coroutine
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -25,7 +25,6 @@ from limits.strategies import MovingWindowRateLimiter
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
@@ -40,7 +39,6 @@ from vaswani_plugin.serving.texts import (
     Limits,
     Refusal,
     TranslationRequest,
-    check_size,
     number_of,
     texts_of,
 )
@@ -50,16 +48,8 @@ from vaswani_plugin.text.lines import read_lines
 Answer = TypeVar("Answer")
 GONE = 499
 """Status of a request whose client has closed the connection, in the log and in the metrics."""
-HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
 TEMPLATE = Path(__file__).with_name("page.html")
 MOST_FIELDS = 1000
-DROPPED = 16
-"""A body that is too long is read up to this multiple of the limit."""
 
 
 # ---- who may ask
@@ -69,19 +59,14 @@ def read_keys(path: Path) -> frozenset[str]:
     """API keys, one a line; empty lines and those that begin with `#` don't count.
 
     Raises:
-        UserError: a line holds several words, or there is no key; names the file and the line.
+        UserError: there is no key.
         OSError: the file can't be read.
     """
-    keys = set()
-    for number, line in enumerate(read_lines(path), start=1):
-        words = line.split()
-        if words and not words[0].startswith("#"):
-            if len(words) > 1:
-                raise UserError(f"{path}:{number}: give one key a line")
-            keys.update(words)
+    lines = (line.strip() for line in read_lines(path))
+    keys = frozenset(line for line in lines if line and not line.startswith("#"))
     if not keys:
         raise UserError(f"{path}: no key in it; write one a line, or leave the flag out")
-    return frozenset(keys)
+    return keys
 
 
 class Gate:
@@ -92,10 +77,8 @@ class Gate:
         requests_per_minute: of each key, or without keys of each client address; None: any number.
     """
 
-    def __init__(self, keys: Iterable[str] | None, requests_per_minute: int | None) -> None:
-        # By digest, so that the time of a look-up tells nothing about the keys.
-        self.keys = None if keys is None else frozenset(map(_digest, keys))
-        self.requests_per_minute = requests_per_minute
+    def __init__(self, keys: Collection[str] | None, requests_per_minute: int | None) -> None:
+        self.keys, self.requests_per_minute = keys, requests_per_minute
         self._limiter = MovingWindowRateLimiter(MemoryStorage())
 
     def check(self, key: Any, address: str) -> None:
@@ -104,18 +87,14 @@ class Gate:
         if self.keys is not None:
             if not isinstance(key, str) or not key:
                 raise Refusal(403, "Please contact the server operator to get an API key")
-            client = _digest(key)
-            if client not in self.keys:
+            if key not in self.keys:
                 raise Refusal(403, "Invalid API key")
+            client = key
         if rate is None or self._limiter.hit(limit := RateLimitItemPerMinute(rate), client):
             return
         wait = self._limiter.get_window_stats(limit, client).reset_time - time()
         seconds = str(max(1, int(wait) + 1))
         raise Refusal(429, f"Slowdown: {rate} per 1 minute", {"Retry-After": seconds})
-
-
-def _digest(key: str) -> str:
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 # ---- the fields of a request
@@ -125,55 +104,40 @@ async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
     """The fields of a JSON object, a form (both encodings) or the query, by their names.
 
     `q` is a list if a form has it more than once. A body that begins as a JSON object is one,
-    whatever its type is said to be. Refuses a body that is too large (413), too slow (408) or not
-    readable (400).
+    whatever its type is said to be. Refuses a body that is too large (413) or not readable (400).
     """
+    read = 0
+
+    async def limited_receive() -> Message:
+        nonlocal read
+        message = await request.receive()
+        read += len(message.get("body", b""))
+        if read > limits.body_bytes:  # uvicorn reads and drops the rest
+            most = f"{limits.body_bytes} bytes"
+            raise Refusal(413, f"Invalid request: the body exceeds {most}")
+        return message
+
+    limited = Request(request.scope, limited_receive)
     try:
-        async with asyncio.timeout(limits.body_seconds):
-            body = await _read_body(request, limits.body_bytes)
-    except TimeoutError as error:
-        raise Refusal(408, "The request's body came too slowly", {"Connection": "close"}) from error
+        body = await limited.body()
     except ClientDisconnect as error:
-        raise Refusal(400, "Invalid request: the body is not complete") from error
+        raise Refusal(GONE, "The client has gone") from error
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     is_form = kind == "multipart/form-data"
     is_json = kind == "application/json" or kind.endswith("+json")
     if not is_form and (is_json or body.lstrip().startswith(b"{")):
         return _json_fields(body)
+    query = _form_fields(request.query_params.multi_items())
     try:
-        query = _form_fields(parse_qsl(request.url.query, max_num_fields=MOST_FIELDS))
         if is_form:
-            return query | _form_fields(await _multipart(request, body, limits))
+            sizes = {"max_files": 0, "max_fields": MOST_FIELDS, "max_part_size": limits.body_bytes}
+            return query | _form_fields((await limited.form(**sizes)).multi_items())
         # As browsers send it: UTF-8, "+" for a space. curl -d sends UTF-8 bytes as they are.
         text, strict = body.decode("utf-8"), {"keep_blank_values": True, "errors": "strict"}
         return query | _form_fields(parse_qsl(text, max_num_fields=MOST_FIELDS, **strict))
-    except (MultiPartException, ValueError, LookupError) as error:
-        raise Refusal(
-            400, f"Invalid request: not a form in UTF-8 of at most {MOST_FIELDS} fields"
-        ) from error
-
-
-async def _read_body(request: Request, most: int) -> bytes:
-    """The body, which may have `most` bytes.
-
-    Most clients read the answer only after they have sent the body. So one that is too long is read
-    and dropped, up to `DROPPED` times the limit.
-    """
-    message = f"Invalid request: the body exceeds {most} bytes"
-    refusal = Refusal(413, message, {"Connection": "close"})
-    length = request.headers.get("content-length", "0")
-    if length.isdecimal() and int(length[:18]) > DROPPED * most:
-        raise refusal
-    body, read = bytearray(), 0
-    async for block in request.stream():
-        read += len(block)
-        if read <= most:
-            body += block
-        elif read > DROPPED * most:
-            break
-    if read > most:
-        raise refusal
-    return bytes(body)
+    except ValueError as error:
+        message = f"Invalid request: not a form in UTF-8 of at most {MOST_FIELDS} fields"
+        raise Refusal(400, message) from error
 
 
 def _json_fields(body: bytes) -> dict[str, Any]:
@@ -189,16 +153,7 @@ def _json_fields(body: bytes) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-async def _multipart(request: Request, body: bytes, limits: Limits) -> list[tuple[str, str]]:
-    async def blocks() -> AsyncGenerator[bytes, None]:
-        yield body
-
-    sizes = {"max_files": 0, "max_fields": MOST_FIELDS, "max_part_size": limits.body_bytes}
-    form = await MultiPartParser(request.headers, blocks(), **sizes).parse()
-    return [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
-
-
-def _form_fields(pairs: list[tuple[str, str]]) -> dict[str, Any]:
+def _form_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields: dict[str, Any] = dict(pairs)
     # Forms end lines with CR LF; texts in JSON keep their line ends.
     texts = [value.replace("\r\n", "\n") for name, value in pairs if name == "q"]
@@ -283,8 +238,6 @@ class Routes:
         return fields
 
     async def _search(self, request: Request, sentences: list[str], options: Options) -> list[Any]:
-        check_size(len(sentences), self.limits.queue)
-        self.service.batcher.admit(len(sentences))
         counts = {"lines": len(sentences), "characters": sum(map(len, sentences))}
         request.state.counts = counts
         work = self.service.translate(sentences, options)
@@ -357,11 +310,10 @@ class Routes:
         return JSONResponse({"attention": await asyncio.to_thread(attention_data, found)})
 
     async def health(self, request: Request) -> Response:
-        """Whether it takes requests: 200, or 503 when it stops. The model may be busy."""
-        status = "stopping" if self.service.is_stopping else "ok"
-        if status == "ok" and not self.service.batcher.is_alive:
-            status = "the queue has stopped"
-        return JSONResponse({"status": status}, 200 if status == "ok" else 503)
+        """Whether it takes requests: 200 or 503. The model may be busy."""
+        if self.service.batcher.is_alive:
+            return JSONResponse({"status": "ok"})
+        return JSONResponse({"status": "the queue has stopped"}, 503)
 
     async def metrics(self, request: Request) -> Response:
         """Counts in Prometheus' text format."""
@@ -397,7 +349,7 @@ def create_app(service: Service, gate: Gate, origins: list[str]) -> ASGIApp:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         service.batcher.start()
         yield
-        await service.batcher.stop(service.limits.stop_seconds)
+        await service.batcher.stop()
 
     cross = {"allow_origins": origins, "allow_methods": ["*"], "allow_headers": ["*"]}
     routes = Routes(service, gate).all
@@ -412,7 +364,7 @@ def create_app(service: Service, gate: Gate, origins: list[str]) -> ASGIApp:
 
 
 class Observed:
-    """Numbers, counts and logs the requests of an application, and adds our headers to its answers.
+    """Numbers, counts and logs the requests of an application.
 
     A path that is not among `paths` is "other" in the counts and the log.
     """
@@ -432,15 +384,11 @@ class Observed:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = self._headers(message["headers"], number)
+                message["headers"] = [*message["headers"], (b"x-request-id", number.encode())]
             await send(message)
 
-        app: ASGIApp = self.app
-        if self.service.count_connections() > self.service.limits.connections:
-            headers = BUSY | {"Connection": "close"}
-            app = JSONResponse({"error": "Too many clients: try again later"}, 503, headers)
         try:
-            await app(scope, receive, observed_send)
+            await self.app(scope, receive, observed_send)
         finally:
             seconds = perf_counter() - start
             path = scope["path"] if scope["path"] in self.paths else "other"
@@ -448,12 +396,3 @@ class Observed:
             self.service.request_done(path, status, seconds, **counts)
             fields = {"id": number, "path": path, "status": status, "seconds": round(seconds, 4)}
             log("request", **fields, **counts)
-
-    def _headers(self, headers: list[tuple[bytes, bytes]], number: str) -> list[Any]:
-        ours = HEADERS | {"X-Request-Id": number}
-        names = {name.lower() for name, _ in headers}
-        if b"content-security-policy" not in names:
-            ours["Content-Security-Policy"] = "default-src 'none'; frame-ancestors 'none'"
-        if self.service.is_stopping and b"connection" not in names:
-            ours["Connection"] = "close"
-        return [*headers, *((k.lower().encode(), v.encode()) for k, v in ours.items())]

@@ -1,27 +1,25 @@
 """The process: a socket, uvicorn, and a stop on SIGTERM that answers accepted requests first."""
 
-import asyncio
-import json
 import logging
 import os
 import signal
 import socket
 import traceback
 from pathlib import Path
-from types import FrameType
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.serving.app import Gate, create_app
-from vaswani_plugin.serving.texts import Limits
 from vaswani_plugin.serving.work import Service, log
 
-HEADER_BYTES = 16 * 1024
-ON_ITS_WAY = 0.3
-"""Seconds that an idle connection stays open at a stop: a request may be on its way."""
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""Of every answer."""
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
@@ -54,81 +52,6 @@ def bound_socket(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def connection_class(limits: Limits) -> type[H11Protocol]:
-    """uvicorn's connections, with what it has no setting for: slow clients, errors as JSON."""
-
-    class Connection(H11Protocol):
-        """One client's connection."""
-
-        _header_timer: asyncio.TimerHandle | None = None
-        _write_timer: asyncio.TimerHandle | None = None
-        _is_stopping = False
-
-        def _is_idle(self) -> bool:
-            return self.cycle is None or self.cycle.response_complete
-
-        def _abort_if_idle(self) -> None:
-            if self._is_idle():
-                self.transport.abort()  # `close` would wait for a client that does not read
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._limit_headers()
-
-        def _limit_headers(self) -> None:
-            """The timer runs from the first byte of a request to the end of its headers."""
-            if not self._is_idle():
-                self._header_timer = _cancelled(self._header_timer)
-            elif self._header_timer is None:
-                self._header_timer = self.loop.call_later(
-                    limits.header_seconds, self._abort_if_idle
-                )
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            self._limit_headers()
-            if self._is_stopping and self.cycle is not None:
-                self.cycle.keep_alive = False
-
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            self._write_timer = self.loop.call_later(limits.write_seconds, self.transport.abort)
-
-        def resume_writing(self) -> None:
-            super().resume_writing()
-            self._write_timer = _cancelled(self._write_timer)
-
-        def timeout_keep_alive_handler(self) -> None:
-            self._abort_if_idle()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._header_timer = _cancelled(self._header_timer)
-            self._write_timer = _cancelled(self._write_timer)
-            super().connection_lost(exc)
-
-        def send_400_response(self, msg: str) -> None:
-            body = json.dumps({"error": msg}).encode()
-            headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
-            answer = h11.Response(status_code=400, headers=[*headers, ("connection", "close")])
-            for event in (answer, h11.Data(data=body), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event) or b"")
-            self.transport.close()
-
-        def shutdown(self) -> None:
-            self._is_stopping = True
-            if self._is_idle():
-                self.loop.call_later(ON_ITS_WAY, self._abort_if_idle)
-            else:
-                self.cycle.keep_alive = False
-
-    return Connection
-
-
-def _cancelled(timer: asyncio.TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()
-
-
 class LogHandler(logging.Handler):
     """Writes records of a library to our log; of exceptions no message, for it may hold a text."""
 
@@ -145,26 +68,20 @@ class LogHandler(logging.Handler):
 
 
 class Server(uvicorn.Server):
-    """A server that logs its address, and tells the service when it stops."""
+    """A server that logs its address once it listens."""
 
     def __init__(self, config: uvicorn.Config, service: Service, needs_key: bool) -> None:
         super().__init__(config)
-        self.service, self.needs_key = service, needs_key
-        service.count_connections = lambda: len(self.server_state.connections)
+        self.languages, self.needs_key = service.languages, needs_key
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and log the address."""
         await super().startup(sockets)
         for listener in sockets or []:
             host, port = listener.getsockname()[:2]
-            name, languages = f"[{host}]" if ":" in host else host, self.service.languages
-            sides = {"source": languages.source, "target": languages.target}
+            name = f"[{host}]" if ":" in host else host
+            sides = {"source": self.languages.source, "target": self.languages.target}
             log("ready", url=f"http://{name}:{port}/", **sides, keys=self.needs_key)
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop: answer the accepted requests, then end."""
-        self.service.is_stopping = True
-        super().handle_exit(sig, frame)
 
 
 def run(
@@ -189,17 +106,19 @@ def run(
     limits = service.limits
     config = uvicorn.Config(
         create_app(service, gate, origins),
-        http=connection_class(limits),
+        http="h11",
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         server_header=False,
+        headers=list(HEADERS.items()),
         proxy_headers=proxies is not None,
         forwarded_allow_ips=proxies,
+        limit_concurrency=limits.connections,
         timeout_keep_alive=limits.idle_seconds,
         timeout_graceful_shutdown=limits.stop_seconds,
-        h11_max_incomplete_event_size=HEADER_BYTES,
+        h11_max_incomplete_event_size=limits.header_bytes,
     )
     logger = logging.getLogger("uvicorn.error")
     logger.handlers, logger.propagate = [LogHandler()], False

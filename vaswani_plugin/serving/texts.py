@@ -1,24 +1,15 @@
-"""What a client may ask for, and the sentences of its texts, plain or in HTML."""
+"""What a client may ask for, and the sentences of its texts."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any, Self
 
 from babel import Locale, UnknownLocaleError
-from lxml import etree, html
 
 from vaswani_plugin.text.sentences import UNSPACED, has_words, split_sentences
 
 LONGEST_NAME = 40
 """Most characters of a client's value that an error message repeats."""
-VERBATIM = frozenset(
-    "script style textarea xmp iframe noembed noframes code pre kbd samp svg math template".split()
-)
-"""Elements of HTML whose content is no running text."""
-_DOCUMENT = re.compile(r"\s*<(?:!doctype|html)[\s>]", re.IGNORECASE)
-_NOT_IN_HTML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 class Refusal(Exception):
@@ -48,14 +39,12 @@ class Limits:
     batch: int = 64  # sentences
     batch_subwords: int = 2048  # a longer sentence is a batch of its own
     batch_seconds: float = 0.003  # that a sentence waits for others to join it
-    # Of connections.
-    connections: int = 512  # open at once; requests on more are answered by 503
     seconds: float = 60  # from the complete body to the answer; then it is 503
-    header_seconds: float = 10  # for a request line and headers; then the connection is closed
-    body_seconds: float = 10  # for a body; then the answer is 408
-    write_seconds: float = 20  # for a client to read what fills its connection; then it is closed
-    idle_seconds: float = 75  # between two requests
-    stop_seconds: float = 8  # for the accepted requests after SIGTERM
+    # Of connections, by uvicorn.
+    connections: int = 512  # open at once; requests on more are answered by 503
+    header_bytes: int = 16 * 1024
+    idle_seconds: int = 75  # between two requests
+    stop_seconds: int = 8  # for the accepted requests after SIGTERM
 
 
 @dataclass(frozen=True)
@@ -96,27 +85,18 @@ def _name(code: str) -> str:
 class Layout:
     """A text as parts: sentences to translate, and what stays as it is between them.
 
-    Lines are translated sentence by sentence, and so is each stretch of text between two tags of
-    HTML. A line without letters and digits stays.
+    Lines are translated sentence by sentence. A line without letters and digits stays.
 
     Attributes:
         sentences: to translate, without the blanks around them.
-        parts: of a plain text: what stays, and numbers of sentences.
+        parts: what stays, and numbers of sentences.
     """
 
-    def __init__(self, text: str, languages: Languages, is_html: bool = False) -> None:
+    def __init__(self, text: str, languages: Languages) -> None:
         self.languages = languages
         self.sentences: list[str] = []
-        self._root, self.parts = None, []
-        if not is_html or text.isspace():
-            lines = (self._cut(line) for line in text.split("\n"))
-            self.parts = [part for line in lines for part in ("\n", *line)][1:]
-            return
-        self._root = _parsed(text)
-        self._slots = [
-            (element, name, self._cut(re.sub(r"\s+", " ", getattr(element, name))))
-            for element, name in _texts_in(self._root)
-        ]
+        lines = (self._cut(line) for line in text.split("\n"))
+        self.parts = [part for line in lines for part in ("\n", *line)][1:]
 
     def _cut(self, line: str) -> list[str | int]:
         """The parts of a line; its sentences are added to those of the text."""
@@ -137,56 +117,7 @@ class Layout:
 
     def filled(self, translations: Sequence[str]) -> str:
         """The text with a translation in place of each sentence."""
-
-        def joined(parts: list[str | int]) -> str:
-            return "".join(translations[p] if isinstance(p, int) else p for p in parts)
-
-        if self._root is None:
-            return joined(self.parts)
-        for element, name, parts in self._slots:
-            setattr(element, name, _NOT_IN_HTML.sub("\ufffd", joined(parts)))
-        if self._root.tag == "html":
-            return str(etree.tostring(self._root.getroottree(), method="html", encoding="unicode"))
-        children = (html.tostring(child, encoding="unicode") for child in self._root)
-        return escape(self._root.text or "", quote=False) + "".join(map(str, children))
-
-
-def _parsed(text: str) -> Any:
-    """The root of a document, or a new element around a fragment."""
-    parser = html.HTMLParser(huge_tree=True)  # 2048 levels; without it 256
-    try:
-        if _DOCUMENT.match(text):
-            root = html.document_fromstring(text, parser=parser)
-        else:
-            root = html.fragment_fromstring(text, create_parent="div", parser=parser)
-    except etree.LxmlError as error:
-        raise Refusal(400, "Invalid request: q can't be read as HTML") from error
-    if any(entry.type_name == "ERR_RESOURCE_LIMIT" for entry in parser.error_log):
-        raise Refusal(400, "Invalid request: the elements of q are nested too deeply")
-    return root
-
-
-def _texts_in(root: Any) -> Iterator[tuple[Any, str]]:
-    """The texts to translate, each as an element and the name of its attribute, text or tail."""
-    is_on = [True]
-    for event, element in etree.iterwalk(root, events=("start", "end", "comment", "pi")):
-        if event == "start":
-            is_on.append(_is_translated(element, is_on[-1]))
-            if is_on[-1] and element.text:
-                yield element, "text"
-            continue
-        if event == "end":
-            is_on.pop()
-        if is_on[-1] and element.tail and element is not root:
-            yield element, "tail"
-
-
-def _is_translated(element: Any, inherited: bool) -> bool:
-    """As the HTML standard says of `translate`; Google's class has the same meaning."""
-    if element.tag in VERBATIM or "notranslate" in element.get("class", "").split():
-        return False
-    value = element.get("translate")
-    return inherited if value is None else value.strip().lower() in ("", "yes")
+        return "".join(translations[p] if isinstance(p, int) else p for p in self.parts)
 
 
 @dataclass(frozen=True)
@@ -212,10 +143,10 @@ class TranslationRequest:
         source, target = (_word(fields, name) for name in ("source", "target"))
         languages.check(source, target)
         form = _word(fields, "format", "text")
-        if form not in ("text", "html"):
+        if form != "text":
             raise Refusal(400, f"{form[:LONGEST_NAME]} format is not supported")
         alternatives = number_of(fields, "alternatives", 0, limits.alternatives)
-        layouts = [Layout(text, languages, form == "html") for text in texts]
+        layouts = [Layout(text, languages) for text in texts]
         return cls(layouts, isinstance(fields["q"], list), source == "auto", alternatives)
 
     @property

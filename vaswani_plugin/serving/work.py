@@ -8,7 +8,6 @@ so that a long text does not hold up a short one, and none of a request whose cl
 import asyncio
 import json
 import sys
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,14 +31,13 @@ BUSY = {"Retry-After": "1"}
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 SHORT = 1000
 """Characters that are coded at once; a longer text would hold up other requests."""
-_writing = threading.Lock()
 
 
 def log(event: str, **fields: Any) -> None:
     """Write an event, with its time, to stderr as a line of JSON. No field is a client's text."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    with _writing:
-        print(json.dumps({"time": now, "event": event, **fields}), file=sys.stderr, flush=True)
+    sys.stderr.write(json.dumps({"time": now, "event": event, **fields}) + "\n")
+    sys.stderr.flush()
 
 
 class Options(NamedTuple):
@@ -104,11 +102,8 @@ class Batcher:
         """Start to decode; needs a running event loop."""
         self._loop_task = asyncio.create_task(self._work())
 
-    async def stop(self, seconds: float = 30) -> None:
-        """Decode what waits, for at most so many seconds, then end the thread."""
-        end = monotonic() + seconds
-        while self.queued and self.is_alive and monotonic() < end:
-            await asyncio.sleep(0.01)
+    async def stop(self) -> None:
+        """End the thread after the batch in work; what waits is not decoded."""
         if self._loop_task is not None:
             self._loop_task.cancel()
             await asyncio.wait({self._loop_task})
@@ -208,15 +203,11 @@ class Service:
 
     Attributes:
         registry: of the metrics.
-        is_stopping: whether SIGTERM has come.
-        count_connections: how many clients are connected.
     """
 
     def __init__(self, translator: "Translator", beam: int, limits: Limits) -> None:
         self.translator, self.beam, self.limits = translator, beam, limits
         self.languages = Languages(translator.source_language, translator.target_language)
-        self.is_stopping = False
-        self.count_connections: Callable[[], int] = lambda: 0
         self.batcher = Batcher(self._decode, limits)
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
