@@ -3,6 +3,7 @@
 import contextlib
 import json
 import socket
+import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -98,7 +99,7 @@ def test_an_answer_waits_for_no_acknowledgement(service):
             start = time.perf_counter()
             connection.get(service.url + "/health")
             seconds.append(time.perf_counter() - start)
-    assert min(seconds) < 0.03
+    assert statistics.median(seconds) < 0.03
 
 
 # ---- limits
