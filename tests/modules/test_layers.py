@@ -1,22 +1,29 @@
-"""Layers and stacks (section 3.1) equal the NumPy reference; they are post-norm."""
+"""Layers (section 3.1) equal the NumPy reference, and so do their parts: Eq. 2, Add & Norm.
+
+Embeddings (section 3.4) are compared in test_transformer.py; here is how they begin and train.
+"""
 
 import numpy as np
 import paper_reference
 import pytest
 import torch
-from reference_weights import default_dtype, layer_weights_of, norm_weights_of, numbers, shake
+from reference_weights import (
+    default_dtype,
+    feed_forward_weights_of,
+    layer_weights_of,
+    norm_weights_of,
+    numbers,
+    shake,
+)
 
 from vaswani_plugin.modules.attention import MultiHeadAttention
+from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.feed_forward import FeedForward
-from vaswani_plugin.modules.layers import (
-    LAYER_NORM_EPS,
-    AddNorm,
-    DecoderLayer,
-    EncoderLayer,
-)
+from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer
 from vaswani_plugin.modules.masks import neighbourhood
 
-D = 12
+D, PAD = 12, 1
+EPS = 1e-6  # in LayerNorm, of the authors' code
 TIGHT = {"atol": 1e-10, "rtol": 0}
 
 
@@ -44,16 +51,9 @@ def test_add_norm_is_layer_norm_of_the_sum():
     module = shake(AddNorm(D, 0.0)).eval()
     x, sublayer_output = torch.randn(1, 4, D), torch.randn(1, 4, D)
     expected = paper_reference.layer_norm(
-        (x + sublayer_output)[0].numpy(), norm_weights_of(module), LAYER_NORM_EPS
+        (x + sublayer_output)[0].numpy(), norm_weights_of(module), EPS
     )
     np.testing.assert_allclose(numbers(module(x, sublayer_output)[0]), expected, **TIGHT)
-
-
-def test_epsilon_of_the_authors_code_is_in_force():
-    """On a nearly constant row it decides: 1e-6 beside a variance of 1e-6 shows in full."""
-    x = 1e-3 * torch.tensor([[[1.0, -1.0] * (D // 2)]])
-    normal = AddNorm(D, 0.0)(x, torch.zeros_like(x))
-    torch.testing.assert_close(normal.abs(), torch.full_like(x, 0.5**0.5), atol=1e-6, rtol=0)
 
 
 def test_dropout_is_on_the_sub_layer_and_not_on_the_residual():
@@ -74,7 +74,7 @@ def test_encoder_layer(window):
         expected = paper_reference.encoder_layer(
             x[sentence].numpy(),
             layer_weights_of(layer),
-            LAYER_NORM_EPS,
+            EPS,
             mask.mask(6).numpy() if window else None,
         )
         np.testing.assert_allclose(numbers(output[sentence]), expected, **TIGHT)
@@ -93,7 +93,7 @@ def test_decoder_layer(need_weights):
     )
     for sentence in range(2):
         expected = paper_reference.decoder_layer(
-            x[sentence].numpy(), memory[sentence].numpy(), layer_weights_of(layer), LAYER_NORM_EPS
+            x[sentence].numpy(), memory[sentence].numpy(), layer_weights_of(layer), EPS
         )
         np.testing.assert_allclose(numbers(output[sentence]), expected, **TIGHT)
     if need_weights:
@@ -102,18 +102,30 @@ def test_decoder_layer(need_weights):
         assert self_weights is None and cross_weights is None
 
 
-def test_a_decoder_layer_looks_ahead_unless_it_is_causal():
-    layer = make_decoder_layer().eval()
-    x, memory = torch.randn(1, 6, D), torch.randn(1, 4, D)
-    changed = x.clone()
-    changed[0, 5] = 1.0
-    first, other = (layer(y, memory)[0][0, 0] for y in (x, changed))
-    assert (first - other).abs().max() > 1e-3
+def test_equation_2():
+    module = shake(FeedForward(6, 10)).eval()
+    x = torch.randn(1, 4, 6)
+    expected = paper_reference.feed_forward(x[0].numpy(), feed_forward_weights_of(module))
+    np.testing.assert_allclose(numbers(module(x)[0]), expected, **TIGHT)
 
 
-def test_output_of_a_layer_is_normalized():
-    """Post-norm: with gain 1 and bias 0 each output has mean 0 and variance 1."""
-    layer = EncoderLayer(make_attention(), FeedForward(D, 20), lambda: AddNorm(D, 0.0))
-    output, _ = layer(10 * torch.randn(2, 6, D))
-    torch.testing.assert_close(output.mean(-1), torch.zeros(2, 6), atol=1e-10, rtol=0)
-    torch.testing.assert_close(output.var(-1, unbiased=False), torch.ones(2, 6), atol=1e-3, rtol=0)
+def test_dropout_is_on_hidden_units_in_training_only():
+    module, x = FeedForward(6, 10, dropout=0.5), torch.randn(3, 6)
+    module.eval()
+    assert module(x).equal(module(x))
+    module.train()
+    assert not module(x).equal(module(x))
+    torch.nn.init.zeros_(module.w_2.weight)  # with W_2 = 0 only b_2 is left, and nothing drops it
+    torch.nn.init.ones_(module.w_2.bias)
+    assert module(x).equal(torch.ones(3, 6))
+
+
+def test_embedded_tokens_start_at_unit_size_and_padding_stays_zero():
+    """sqrt(D) times standard deviation D^-0.5: as large as the sinusoids added to it."""
+    embedding = Embedding(2000, 64, PAD)
+    assert 0.97 < embedding(torch.arange(2, 2000)).std() < 1.03
+    tokens = torch.tensor([[4, PAD]])
+    assert (embedding(tokens)[0, 1] == 0).all()
+    embedding(tokens).sum().backward()
+    assert (embedding.weight.grad[PAD] == 0).all()
+    assert (embedding.weight.grad[4] == 8).all()

@@ -53,9 +53,7 @@ def test_words_begin_and_end(pad_left):
         rest = [len(sentence) + shift] * (first.size(1) - len(words))
         assert first[row].tolist() == [begin + shift for begin, _ in words] + rest
     assert first.size(1) == tokens.size(1) + 1
-
-
-def test_a_batch_of_one_empty_sentence():
+    # a batch of one empty sentence
     assert first_tokens_of_words(torch.tensor([[EOS]]), ENDS_WORD, PAD, EOS).tolist() == [[0, 0]]
 
 

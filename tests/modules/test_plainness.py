@@ -24,25 +24,19 @@ def dotted(node: ast.AST) -> str:
 
 @pytest.mark.parametrize("name", sorted(trees()))
 def test_pytorchs_own_functions_alone(name):
-    for node in ast.walk(trees()[name]):
-        expression = dotted(node)
-        assert not expression.endswith("autograd.Function"), f"{name}: {expression}"
-        assert not expression.endswith(".device.type"), f"{name}: {expression}"
-        assert not expression.endswith((".is_cuda", ".is_cpu", ".cuda")), f"{name}: {expression}"
-
-
-@pytest.mark.parametrize("name", sorted(trees()))
-def test_nothing_is_imported_but_torch_and_modules(name):
+    """No code by device, no gradient by hand, nothing imported but torch and `modules`."""
     standard = {"abc", "collections", "math", "typing"}
     for node in ast.walk(trees()[name]):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
             names = [node.module]
         for imported in names:
             ours = imported.startswith("vaswani_plugin.modules.")
             assert ours or imported.split(".")[0] in {"torch", *standard}, f"{name}: {imported}"
+        expression = dotted(node)
+        assert not expression.endswith("autograd.Function"), f"{name}: {expression}"
+        assert not expression.endswith(".device.type"), f"{name}: {expression}"
+        assert not expression.endswith((".is_cuda", ".is_cpu", ".cuda")), f"{name}: {expression}"
 
 
 def test_the_softmax_over_attention_scores_stands_in_one_function():

@@ -5,6 +5,7 @@ import paper_reference
 import pytest
 import torch
 from fairseq.modules import SinusoidalPositionalEmbedding
+from reference_weights import default_dtype
 
 from vaswani_plugin.model.build import fairseq_sinusoids
 from vaswani_plugin.modules.positions import (
@@ -28,14 +29,6 @@ def test_the_papers_sinusoids(d_model):
         np.testing.assert_allclose(row.numpy(), expected, atol=1e-10, rtol=0)
 
 
-@pytest.mark.parametrize("d_model", [4, 6, 512])
-def test_fairseqs_sinusoids(d_model):
-    encoded = fairseq_sinusoids(torch.tensor(POSITIONS), d_model)
-    for row, position in zip(encoded, POSITIONS, strict=True):
-        expected = paper_reference.fairseq_sinusoid(position, d_model)
-        np.testing.assert_allclose(row.numpy(), expected, atol=1e-10, rtol=0)
-
-
 @pytest.mark.parametrize("left_pad", [False, True])
 def test_fairseqs_sinusoids_are_those_of_its_own_module(left_pad):
     sentence, padding = [7, 9, 4, 2], [PAD] * 3
@@ -45,25 +38,6 @@ def test_fairseqs_sinusoids_are_those_of_its_own_module(left_pad):
     real = tokens.ne(PAD)
     assert theirs[real].abs().max() > 0.5
     torch.testing.assert_close(ours[real], theirs[real], atol=2e-6, rtol=0)
-
-
-def test_relative_positions_are_linear():
-    """Why the paper chose them: PE(pos + k) is one linear function of PE(pos) for every pos."""
-    table = sinusoids(torch.arange(60), 8)
-    offset = 5
-    transform = torch.linalg.lstsq(table[:20], table[offset : 20 + offset]).solution
-    torch.testing.assert_close(table[20:50] @ transform, table[25:55], atol=1e-8, rtol=0)
-
-
-@pytest.mark.parametrize("encoding", [sinusoids, fairseq_sinusoids])
-def test_odd_width_is_refused(encoding):
-    with pytest.raises(ValueError, match="d_model is 7; .* even"):
-        encoding(torch.arange(3), 7)
-
-
-def test_fairseqs_sinusoids_need_two_frequencies():
-    with pytest.raises(ValueError, match="d_model is 2; .* at least 4"):
-        fairseq_sinusoids(torch.arange(3), 2)
 
 
 def test_positions_count_real_tokens_from_0():
@@ -93,10 +67,12 @@ def test_learned_positions_are_trained():
     assert module.weight.grad.abs().sum() == 12
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_neighbours_differ_in_half_precision(dtype):
+@pytest.mark.parametrize("by_default", [False, True])
+def test_neighbours_differ_in_half_precision(by_default):
     """Positions stay in float32, and the sum is rounded once."""
-    module = SinusoidalPositions(64, 512).to(dtype)
+    dtype = torch.bfloat16
+    with default_dtype(dtype if by_default else torch.float32):
+        module = SinusoidalPositions(64, 512).to(dtype)
     numbers = torch.arange(64)[None]
     table = module(numbers)[0]
     assert table.dtype == torch.float32
@@ -107,15 +83,6 @@ def test_neighbours_differ_in_half_precision(dtype):
     added = add_positions(x, module(numbers))
     assert added.dtype == dtype
     assert torch.equal(added[0], (x[0].double() + exact).float().to(dtype))
-
-
-def test_half_precision_by_default_keeps_float32_positions():
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.bfloat16)
-    try:
-        assert SinusoidalPositions(8, 4).table.dtype == torch.float32
-    finally:
-        torch.set_default_dtype(before)
 
 
 def test_positions_beyond_the_table_are_those_of_the_formula():

@@ -15,8 +15,6 @@ from vaswani_plugin.modules.recurrent import (
     RecurrentEncoder,
     initialize_uniformly,
     lengths_on_cpu,
-    reading_order,
-    reordered,
 )
 
 EXACT = {"atol": 1e-12, "rtol": 0}
@@ -37,39 +35,19 @@ def encode(encoder, x, padding):
     return encoder(x, padding, lengths_on_cpu(padding))
 
 
-def test_cell_is_the_references():
-    """One layer, one step, from a state that is not 0."""
-    decoder = exact(RecurrentDecoder, WIDTH, 1, 0.0)
-    x, h, c = random(3, 1, WIDTH)
-    _, _, (new_h, new_c) = decoder(x[None], (h[None], c[None]))
-    (weights,) = lstm_weights(decoder.lstm)
-    expected = reference.lstm_cell(numbers(x[0]), numbers(h[0]), numbers(c[0]), weights)
-    np.testing.assert_allclose(numbers(new_h[0, 0]), expected[0], **EXACT)
-    np.testing.assert_allclose(numbers(new_c[0, 0]), expected[1], **EXACT)
-
-
-@pytest.mark.parametrize("reverse", [False, True])
-def test_encoder_is_the_references(reverse):
-    encoder = exact(RecurrentEncoder, WIDTH, LAYERS, 0.0, reverse=reverse)
+@pytest.mark.parametrize("ways", [{}, {"reverse": True}, {"both_ways": True}], ids=str)
+def test_encoder_is_the_references(ways):
+    encoder = exact(RecurrentEncoder, WIDTH, LAYERS, 0.0, **ways)
     x = random(1, 7, WIDTH)
     states, (h, c) = encode(encoder, x, torch.zeros(1, 7, dtype=torch.bool))
-    weights = lstm_weights(encoder.lstm)
-    read = list(numbers(x[0]))[:: -1 if reverse else 1]
-    outputs, state = reference.lstm(read, weights, reference.zeros(weights))
-    np.testing.assert_allclose(
-        numbers(states[0]), np.stack(outputs)[:: -1 if reverse else 1], **EXACT
-    )
-    np.testing.assert_allclose(numbers(h[:, 0]), np.stack([s[0] for s in state]), **EXACT)
-    np.testing.assert_allclose(numbers(c[:, 0]), np.stack([s[1] for s in state]), **EXACT)
-
-
-def test_two_way_encoder_is_the_references():
-    encoder = exact(RecurrentEncoder, WIDTH, LAYERS, 0.0, both_ways=True)
-    x = random(1, 7, WIDTH)
-    states, (h, c) = encode(encoder, x, torch.zeros(1, 7, dtype=torch.bool))
-    layers = zip(lstm_weights(encoder.lstm), lstm_weights(encoder.lstm, "_reverse"), strict=True)
-    outputs, state = reference.two_way_lstm(list(numbers(x[0])), list(layers))
-    np.testing.assert_allclose(numbers(states[0]), np.stack(outputs), **EXACT)
+    step = -1 if "reverse" in ways else 1
+    read, weights = list(numbers(x[0]))[::step], lstm_weights(encoder.lstm)
+    if "both_ways" in ways:
+        pairs = zip(weights, lstm_weights(encoder.lstm, "_reverse"), strict=True)
+        outputs, state = reference.two_way_lstm(read, list(pairs))
+    else:
+        outputs, state = reference.lstm(read, weights, reference.zeros(weights))
+    np.testing.assert_allclose(numbers(states[0]), np.stack(outputs)[::step], **EXACT)
     np.testing.assert_allclose(numbers(h[:, 0]), np.stack([s[0] for s in state]), **EXACT)
     np.testing.assert_allclose(numbers(c[:, 0]), np.stack([s[1] for s in state]), **EXACT)
 
@@ -130,18 +108,6 @@ def test_going_on_from_a_state_is_one_sequence(feeding):
     assert alpha.shape == (2, 6, 5)
 
 
-def test_reading_order():
-    padding = torch.tensor([[1, 0, 0, 0, 1], [0, 0, 0, 0, 0], [1, 1, 1, 1, 0]]).bool()
-    assert reading_order(padding)[:, :3].tolist() == [[1, 2, 3], [0, 1, 2], [4, 0, 1]]
-    backwards = reading_order(padding, reverse=True)
-    assert backwards[0, :3].tolist() == [3, 2, 1]
-    assert backwards[1].tolist() == [4, 3, 2, 1, 0]
-    assert backwards[2, 0] == 4
-    x = random(3, 5, 2)
-    for order in (reading_order(padding), backwards):
-        assert reordered(reordered(x, order), order.argsort(1)).equal(x)
-
-
 def test_dropout_is_between_layers_alone():
     assert RecurrentEncoder(4, 2, 0.3).lstm.dropout == 0.3
     with warnings.catch_warnings():
@@ -157,8 +123,3 @@ def test_initial_weights_fill_the_interval():
     weights = encoder.lstm.weight_hh_l1
     assert weights.min() < -0.079 and weights.max() > 0.079
     assert abs(weights.std().item() - 0.16 / 12**0.5) < 0.002
-
-
-def test_an_odd_width_has_no_half():
-    with pytest.raises(ValueError, match="--d-model 7 can't be halved"):
-        RecurrentEncoder(7, 1, 0.0, both_ways=True)

