@@ -102,6 +102,15 @@ def test_decoder_layer(need_weights):
         assert self_weights is None and cross_weights is None
 
 
+def test_a_decoder_layer_looks_ahead_unless_it_is_causal():
+    layer = make_decoder_layer().eval()
+    x, memory = torch.randn(1, 6, D), torch.randn(1, 4, D)
+    changed = x.clone()
+    changed[0, 5] = 1.0
+    first, other = (layer(y, memory)[0][0, 0] for y in (x, changed))
+    assert (first - other).abs().max() > 1e-3
+
+
 def test_equation_2():
     module = shake(FeedForward(6, 10)).eval()
     x = torch.randn(1, 4, 6)

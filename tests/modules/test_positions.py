@@ -72,7 +72,8 @@ def test_neighbours_differ_in_half_precision(by_default):
     """Positions stay in float32, and the sum is rounded once."""
     dtype = torch.bfloat16
     with default_dtype(dtype if by_default else torch.float32):
-        module = SinusoidalPositions(64, 512).to(dtype)
+        module = SinusoidalPositions(64, 512)
+    module = module if by_default else module.to(dtype)
     numbers = torch.arange(64)[None]
     table = module(numbers)[0]
     assert table.dtype == torch.float32

@@ -55,35 +55,3 @@ def longest_run(symbols: tuple[str, ...]) -> int:
         run = run + 1 if symbol.startswith("(") else 0
         longest = max(longest, run)
     return longest
-
-
-def may_come(
-    history: list[str], words: int, limit: int, max_openings: int, symbols: list[str]
-) -> set[str]:
-    """The symbols that may follow, looked up in the whole history; "" is the end."""
-    stack: list[str] = []
-    placeholders = run = 0
-    for symbol in history:
-        run = run + 1 if symbol.startswith("(") else 0
-        if symbol.startswith("("):
-            stack.append(symbol[1:])
-        elif symbol.startswith(")"):
-            stack.pop()
-        else:
-            placeholders += 1
-    left = words - placeholders
-    if history and not stack:
-        return {""}
-    allowed = set()
-    for symbol in symbols:
-        if symbol.startswith("("):
-            fits = len(history) + 1 + len(stack) + 1 + left <= limit
-            if left and run < max_openings and fits:
-                allowed.add(symbol)
-        elif symbol.startswith(")"):
-            is_own = symbol in (")", f"){stack[-1] if stack else None}")
-            if stack and is_own and not run and (len(stack) > 1 or not left):
-                allowed.add(symbol)
-        elif stack and left:
-            allowed.add(symbol)
-    return allowed

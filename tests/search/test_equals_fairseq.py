@@ -3,11 +3,13 @@
 fairseq's own generator is the reference, over our models, its stock Transformer, and both.
 """
 
+import re
+
 import pytest
 import torch
 from fairseq.models import FairseqDecoder, FairseqEncoderDecoderModel
 from fairseq.sequence_generator import SequenceGenerator
-from foreign_models import make_convolutional, make_lstm
+from foreign_models import make_convolutional
 from model_factory import make_model, make_stock_twin, make_task
 from search_setup import (
     EOS,
@@ -104,29 +106,6 @@ def test_prefixes(task, prefix):
     assert_equal(ours.generate([model], sample, prefix_tokens=prefix), theirs)
 
 
-@pytest.mark.parametrize("members", ["stock", "ours + ours", "ours + stock", "convolutional"])
-def test_foreign_models_and_ensembles(task, members):
-    """An ensemble averages probabilities; its members may be of different architectures."""
-    own = make_task(SYMBOLS)
-    first = make_model(own, seed=1, positions="sinusoidal-fairseq", layer_norm_eps=1e-5)
-    with torch.no_grad():
-        first.projection_weight.mul_(2.5)
-    twin = make_stock_twin(first)
-    second = make_peaked_model(SYMBOLS, seed=2)
-    models = {"stock": [twin], "ours + ours": [first, second], "ours + stock": [second, twin]}
-    models = models.get(members) or [make_convolutional(task, 5)]
-    options = {"beam": 5, "lenpen": 1.0, "max_len_a": 1.0, "max_len_b": 4}
-    sample = make_sample(SOURCES)
-    theirs = fairseq_generator(task, models, options).generate(models, sample)
-    ours = make_generator(task, models, **options).generate(models, sample)
-    assert_equal(ours, theirs)
-    if members == "stock":  # its twin of ours says the same
-        assert_equal(make_generator(task, [first], **options).generate([first], sample), theirs)
-    elif len(models) > 1:
-        alone = make_generator(task, models[:1], **options).generate(models[:1], sample)
-        assert [outputs_of(h) for h in alone] != [outputs_of(h) for h in ours]
-
-
 class WithoutState(FairseqDecoder):
     """A decoder that reads the whole history at each step."""
 
@@ -141,21 +120,56 @@ class WithoutState(FairseqDecoder):
         return self.decoder.max_positions()
 
 
-def test_a_decoder_without_a_state_reads_the_history_again() -> None:
-    task = make_translation_task(SYMBOLS)
-    model = make_lstm(task)
-    given = []
-    forward = model.decoder.forward
+@pytest.mark.parametrize(
+    "members", ["stock", "without state", "ours + ours", "ours + stock", "convolutional"]
+)
+def test_foreign_models_and_ensembles(task, members):
+    """An ensemble averages probabilities; its members may be of different architectures."""
+    own = make_task(SYMBOLS)
+    first = make_model(own, seed=1, positions="sinusoidal-fairseq", layer_norm_eps=1e-5)
+    with torch.no_grad():
+        first.projection_weight.mul_(2.5)
+    twin = make_stock_twin(first)
+    second = make_peaked_model(SYMBOLS, seed=2)
+    stateless = FairseqEncoderDecoderModel(twin.encoder, WithoutState(twin.decoder)).eval()
+    models = {"stock": [twin], "ours + ours": [first, second], "ours + stock": [second, twin]}
+    models["without state"] = [stateless]
+    models = models.get(members) or [make_convolutional(task, 5)]
+    options = {"beam": 5, "lenpen": 1.0, "max_len_a": 1.0, "max_len_b": 4}
+    sample = make_sample(SOURCES)
+    theirs = fairseq_generator(task, models, options).generate(models, sample)
+    ours = make_generator(task, models, **options).generate(models, sample)
+    assert_equal(ours, theirs)
+    if members in ("stock", "without state"):  # its twin of ours says the same
+        assert_equal(make_generator(task, [first], **options).generate([first], sample), theirs)
+    elif len(models) > 1:
+        alone = make_generator(task, models[:1], **options).generate(models[:1], sample)
+        assert [outputs_of(h) for h in alone] != [outputs_of(h) for h in ours]
 
-    def watched(*args, **kwargs):
-        given.append("incremental_state" in kwargs)
-        return forward(*args, **kwargs)
 
-    model.decoder.forward = watched
-    sample = make_sample(sorted(SOURCES, key=len, reverse=True))  # as fairseq's LSTM takes them
-    expected = make_generator(task, [model], beam=3).generate([model], sample)
-    assert given and all(given), "a decoder with a state gets it"
-    without = FairseqEncoderDecoderModel(model.encoder, WithoutState(model.decoder)).eval()
-    found = make_generator(task, [without], beam=3).generate([without], sample)
-    assert not given[-1]
-    assert_equal(found, expected)
+KINDS = ("S-", "T-", "H-", "D-", "P-", "A-")
+
+
+def printed(text: str) -> list[list[str | float]]:
+    """What fairseq-generate prints of sentences, by sentence; numbers as numbers."""
+    lines = [line.split() for line in text.splitlines() if line.startswith(KINDS)]
+    lines.sort(key=lambda fields: fields[0])
+    return [[float(x) if re.fullmatch(r"-?\d+\.\d+", x) else x for x in line] for line in lines]
+
+
+def test_generate_prints_what_fairseqs_search_prints(
+    run_fairseq, toy_data_bin, stock_checkpoint, tmp_path
+):
+    """fairseq's stock model, by fairseq's task and by ours."""
+    common = ("--path", stock_checkpoint, "--cpu", "--beam", 4, "--lenpen", 0.8)
+    common += ("--nbest", 3, "--print-alignment", "--prefix-size", 1, "--batch-size", 7)
+    common += ("--max-len-a", 1, "--max-len-b", 4, "--results-path", tmp_path)
+    outputs = []
+    for task in (("translation",), ("vaswani_translation", "--length-penalty", "fairseq")):
+        run = run_fairseq("generate", toy_data_bin, "--task", *task, *common)
+        assert run.returncode == 0, run.stderr
+        outputs.append((tmp_path / "generate-test.txt").read_text(encoding="utf-8"))
+    theirs, ours = map(printed, outputs)
+    assert len(theirs) == (2 + 4 * 3) * 60  # S and T once, each other kind thrice
+    for mine, line in zip(ours, theirs, strict=True):
+        assert mine == pytest.approx(line, abs=2e-4)

@@ -1,31 +1,64 @@
-"""Keywords of the methods that search: what is refused, and what a search gets."""
+"""Options of a search: what it gets, and what can't be decoded, in one line with the remedy."""
+
+import math
 
 import pytest
+import torch
+from model_factory import make_dictionary, make_task
+from search_setup import (
+    EOS,
+    PAD,
+    make_generator,
+    make_peaked_model,
+    make_sample,
+    make_translation_task,
+)
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.options import Options, SearchOptions
+
+SYMBOLS = 12
+
+
+@pytest.fixture
+def task():
+    return make_translation_task(SYMBOLS)
+
+
+@pytest.fixture
+def model():
+    return make_peaked_model(SYMBOLS)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam": 16}, "--beam is 16 .* 16 tokens; give at most 15"),
+        ({"lenpen": math.inf}, "--lenpen is inf; .* finite"),
+        ({"sampling_topk": 3}, "--sampling-topk .* need --sampling"),
+        ({"sampling": True, "sampling_topk": 3, "sampling_topp": 0.5}, "exclude .*; drop one"),
+        ({"sampling": True, "diverse_beam_groups": 1}, "exclude each other; drop one"),
+        ({"beam": 5, "diverse_beam_groups": 2}, "--beam 5 .*groups 2; make it a multiple"),
+    ],
+    ids=str,
+)
+def test_impossible_flags(task, model, options, message):
+    with pytest.raises(UserError, match=message):
+        make_generator(task, [model], **options)
 
 
 @pytest.mark.parametrize(
     ("part", "given"),
     [
         ("beam 0: must be at least 1", {"beam": 0}),
-        ("nbest 0: must be at least 1", {"nbest": 0}),
         ("a beam of 2 finds no more than 2", {"beam": 2, "nbest": 3}),
         ("top_k goes with sampling", {"top_k": 3}),
-        ("top_p goes with sampling", {"top_p": 0.5}),
-        ("seed goes with sampling", {"seed": 1}),
-        ("temperature goes with sampling", {"temperature": 0.5}),
         ("beam and sampling exclude", {"beam": 2, "sampling": True}),
-        ("top_k and top_p exclude each other", {"sampling": True, "top_k": 3, "top_p": 0.5}),
-        ("top_k 0: must be", {"sampling": True, "top_k": 0}),
         ("top_p 1.5: must be above 0 and at most 1", {"sampling": True, "top_p": 1.5}),
-        ("top_p nan: must be above 0 and at most 1", {"sampling": True, "top_p": float("nan")}),
-        ("temperature is 0.0; it must be greater", {"sampling": True, "temperature": 0.0}),
     ],
     ids=str,
 )
-def test_what_does_not_fit(part, given):
+def test_impossible_keywords(part, given):
     with pytest.raises(UserError, match=part):
         Options(**given).search(4, 0.6)
 
@@ -33,9 +66,8 @@ def test_what_does_not_fit(part, given):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (Options(), {"beam": 7}),
-        (Options(beam=3, nbest=2, length_penalty=0.0), {"beam": 3, "nbest": 2, "lenpen": 0.0}),
-        (Options(no_repeat_ngram=3), {"beam": 7, "no_repeat_ngram_size": 3}),
+        (Options(nbest=2, no_repeat_ngram=3), {"beam": 7, "nbest": 2, "no_repeat_ngram_size": 3}),
+        (Options(beam=3, length_penalty=0.0), {"beam": 3, "lenpen": 0.0}),
         (
             Options(sampling=True, nbest=3, top_k=5, temperature=2.0),
             {"beam": 3, "nbest": 3, "sampling": True, "sampling_topk": 5, "temperature": 2.0},
@@ -50,3 +82,81 @@ def test_what_does_not_fit(part, given):
 def test_what_a_search_gets(options, expected):
     wanted = SearchOptions(**{"nbest": 1, "lenpen": 0.3, "min_len": 2, **expected})
     assert options.search(7, 0.3, min_len=2) == wanted
+
+
+def test_samples_may_be_more_than_the_dictionary_has_symbols(task, model):
+    generator = make_generator(task, [model], beam=40, nbest=40, sampling=True, max_len_b=2)
+    (found,) = generator.generate([model], make_sample([[5, 6]]))
+    assert len(found) == 40
+
+
+def test_words_that_are_added_later_change_nothing(task, model):
+    """As fairseq-generate --remove-bpe adds those of its references to the dictionary."""
+    generator = make_generator(task, [model])
+    (before,) = generator.generate([model], make_sample([[5, 6]]))
+    task.target_dictionary.add_symbol("afterwards")
+    (after,) = generator.generate([model], make_sample([[5, 6]]))
+    assert [h["tokens"].tolist() for h in after] == [h["tokens"].tolist() for h in before]
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ([PAD], {}, "sentence 1 of the batch is empty"),
+        ([5] * 64, {}, "65 tokens and the model 64 positions"),
+        ([5], {"max_len_a": 0, "max_len_b": 3, "min_len": 4}, "--min-len 4 exceeds .* 3; lower it"),
+    ],
+)
+def test_a_batch_that_does_not_fit(task, model, source, options, message):
+    sample = make_sample([[5, 6], source])
+    if source == [PAD]:
+        sample["net_input"]["src_tokens"][1] = PAD
+    with pytest.raises(ValueError, match=message):
+        make_generator(task, [model], **options).generate([model], sample)
+
+
+def test_a_source_that_fills_the_positions(task, model):
+    """63 words and the end; the output is held to the positions of the target."""
+    with torch.no_grad():
+        model.projection_weight[EOS] = 0
+    (found,) = make_generator(task, [model]).generate([model], make_sample([[5] * 63]))
+    assert max(len(h["tokens"]) for h in found) == 64
+
+
+@pytest.mark.parametrize("more", [{}, {"sampling": True, "sampling_topk": 2}])
+def test_constraints_that_leave_no_output(task, model, more):
+    """A sentence may never end, so at its limit nothing is allowed."""
+    options = {"prefix_allowed_tokens_fn": lambda sentence, tokens: [5, 6], "max_len_b": 5, **more}
+    generator = make_generator(task, [model], **options)
+    with pytest.raises(ValueError, match="no output of a sentence meets all constraints"):
+        generator.generate([model], make_sample([[5], [6, 7]]))
+
+
+def test_constraints_in_python_are_fairseqs_alone(task, model):
+    with pytest.raises(ValueError, match="our search has none; take fairseq's own generator"):
+        generator = make_generator(task, [model])
+        generator.generate([model], make_sample([[5]]), constraints=torch.tensor([[5]]))
+
+
+def test_ensemble_with_different_dictionaries(task, model):
+    other = make_dictionary(SYMBOLS, prefix="other")
+    foreign = make_peaked_model(SYMBOLS)
+    foreign.decoder.dictionary = other
+    with pytest.raises(ValueError, match="model 2 of 2 has another target dictionary"):
+        make_generator(task, [model, foreign])
+
+
+def test_model_and_dictionary_of_different_sizes(task):
+    model = make_peaked_model(SYMBOLS + 3)
+    model.decoder.dictionary = make_task(SYMBOLS).target_dictionary
+    with pytest.raises(ValueError, match="knows 19 tokens and the target dictionary 16"):
+        make_generator(task, [model]).generate([model], make_sample([[5]]))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("options", [{}, {"sampling": True}], ids=str)
+def test_broken_weights(task, model, value, options):
+    with torch.no_grad():
+        model.decoder.layers[1].feed_forward.w_2.bias[3] = value
+    with pytest.raises(ValueError, match="not numbers .NaN.: its weights are broken"):
+        make_generator(task, [model], **options).generate([model], make_sample([[5], [6, 7]]))
