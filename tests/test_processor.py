@@ -3,7 +3,6 @@
 import platform
 
 import pytest
-import torch
 
 from vaswani_plugin import processor
 
@@ -18,32 +17,16 @@ flags\t\t: fpu
 """
 
 
-@pytest.fixture(autouse=True)
-def read_anew():
-    processor._first_core.cache_clear()
-    yield
-    processor._first_core.cache_clear()
-
-
-def test_the_first_core_is_read(monkeypatch, tmp_path):
+@pytest.mark.parametrize("is_there", [True, False])
+def test_the_first_core_is_read(monkeypatch, tmp_path, is_there):
     (tmp_path / "cpuinfo").write_text(CPUINFO)
-    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
-    assert processor.name() == "A processor: the second colon is its own"
-    assert processor.vendor() == "GenuineIntel"
-    assert processor.instructions() == {"fpu", "avx2", "avx512_vnni"}
-    assert processor.description() == "A processor: the second colon is its own avx2"
-    assert processor.has_vnni()
-
-
-def test_without_the_file_nothing_is_known(monkeypatch, tmp_path):
-    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "none")
-    assert processor.name() == processor.vendor() == "" and processor.instructions() == frozenset()
-    assert processor.description() == platform.machine() != ""
+    monkeypatch.setattr(processor, "CPUINFO", tmp_path / ("cpuinfo" if is_there else "none"))
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    assert not processor.has_vnni()
-
-
-def test_it_agrees_with_pytorch_on_this_processor():
-    if torch.backends.cpu.get_cpu_capability() not in ("AVX2", "AVX512"):
-        pytest.skip("NOT TESTED: no AVX2 here")
-    assert "avx2" in processor.instructions()
+    monkeypatch.setattr(processor, "_first_core", processor._first_core.__wrapped__)
+    if is_there:
+        assert processor.name() == "A processor: the second colon is its own"
+        assert processor.description() == f"{processor.name()} avx2"
+        assert processor.vendor() == "GenuineIntel" and processor.has_vnni()
+    else:
+        assert processor.name() == processor.vendor() == ""
+        assert processor.description() == "x86_64" and not processor.has_vnni()
