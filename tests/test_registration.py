@@ -55,7 +55,9 @@ OURS = "vaswani_plugin.fairseq_plugin"
 WAYS = {
     "register, twice, then the loader": f"{REGISTER}; vaswani_plugin.register(); load_user_dir()",
     "the package, after fairseq": "import fairseq, vaswani_plugin",
-    "a spawned worker that unpickles a task first": f"import {OURS}.tasks.translation; load_user_dir()",
+    "a task's module, as a spawned worker unpickles it": (
+        f"import {OURS}.tasks.translation; load_user_dir()"
+    ),
     "a public name, then the loader, twice": (
         "import vaswani_plugin; vaswani_plugin.VaswaniTransformer; load_user_dir(); load_user_dir()"
     ),
