@@ -66,8 +66,7 @@ def through(script: str, lines: list[str], *flags: object) -> list[str]:
 @pytest.mark.parametrize(
     ("changes", "flags"),
     [
-        ({"lowercase": True, "normalize_punctuation": True}, ["--lowercase"]),
-        ({}, ["--no-normalize"]),
+        ({"lowercase": True}, ["--lowercase", "--no-normalize"]),
         (
             {"normalize_punctuation": True, "aggressive_dash_splits": True, "escape": False},
             ["--aggressive", "--no-escape"],
@@ -110,17 +109,12 @@ def test_decode_is_what_the_recipes_scripts_do(data):
     assert [pipeline.decode(line) for line in lines] == expected
 
 
-def test_decode_never_gives_a_line_break():
-    pipeline = Pipeline(settings_from(REQUIRED | {"tokenizer": "none"}), None)
-    assert pipeline.decode("a\u2028b\x85c\nd\re") == "a b c d e"
-
-
-@pytest.mark.parametrize("symbol", ["<s>", "<unk>"])
-def test_special_symbols_in_a_text_are_unknown(tmp_path, symbol):
-    plain = Settings(**REQUIRED | {"tokenizer": "none"})
-    for pipeline in (Pipeline(plain, tmp_path), Pipeline.of_tokens(("en", "de"), None)):
-        assert pipeline.encode(f"a {symbol} b{symbol} {symbol}") == f"a <unk> b{symbol} <unk>"
-        assert pipeline.encode("a < s > b") == "a < s > b"
+def test_text_without_rules(tmp_path):
+    """Special symbols in it are unknown; a translation has no line break."""
+    plain = Pipeline(Settings(**REQUIRED | {"tokenizer": "none"}), tmp_path)
+    for pipeline in (plain, Pipeline.of_tokens(("en", "de"), None)):
+        assert pipeline.encode("a <s> b<s> </s> < s >") == "a <unk> b<s> <unk> < s >"
+    assert plain.decode("a\u2028b\x85c\nd\re") == "a b c d e"
 
 
 def test_sentencepiece_takes_raw_text_and_gives_it_back(tmp_path):
@@ -150,13 +144,9 @@ def write_settings(folder, content) -> None:
     [
         ({"version": 2}, "its version is 2, this program reads 1"),
         ({"tokenizer": ...}, "the key tokenizer is missing"),
-        ({"lower": True}, "unknown key lower"),
         ({"lowercase": "true"}, "lowercase is 'true': must be bool"),
-        ({"beam": True}, "beam is True: must be int or null"),
         ({"beam": 0}, "must be at least 1"),
-        ({"tokenizer": "spacy"}, "tokenizer is 'spacy': must be moses, none"),
         ({"subwords": "subword-nmt"}, "subwords is subword-nmt, codes None"),
-        ({"vocabulary": "v"}, "give both or neither"),
         ({"subwords": "subword-nmt", "codes": "gone"}, "gone does not exist"),
     ],
 )
@@ -183,30 +173,23 @@ def test_settings_of_text_are_written_and_read(tmp_path):
             settings_from({"coding": "words"} | bad, TextSettings)
 
 
-@pytest.mark.parametrize(("content", "part"), [("{", "not JSON"), ("[]", "its version is None")])
-def test_no_settings_at_all(tmp_path, content, part):
+def test_a_folder_that_is_no_bundle(tmp_path):
     with pytest.raises(UserError, match="is not a bundle; make one"):
         read_settings(tmp_path)
     (tmp_path / "model").mkdir()
     write_settings(tmp_path / "model", {})
     with pytest.raises(UserError, match="is not a bundle; give .*/model, which is one"):
         read_settings(tmp_path)
-    (tmp_path / "preprocessing.json").write_text(content)
-    with pytest.raises(UserError, match=part):
-        read_settings(tmp_path)
 
 
 @pytest.mark.parametrize("key", ["codes", "vocabulary", "source_language"])
-@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "..", "", "a\0b"])
-def test_a_bundle_names_no_file_but_its_own(tmp_path, key, name):
+def test_a_bundle_names_no_file_but_its_own(tmp_path, key):
     settings = REQUIRED | {"version": 1, "subwords": "subword-nmt", "codes": "codes"}
     settings |= {"vocabulary": "vocabulary", "vocabulary_threshold": 1}
-    if key == "source_language":
-        name = f"x/../../{name}"
-    text = json.dumps(settings | {key: name})
-    (tmp_path / "preprocessing.json").write_text(text, encoding="utf-8")
-    with pytest.raises(UserError, match="preprocessing.json: .*"):
-        read_settings_file(tmp_path / "preprocessing.json")
+    for name in ("x/../../secret", "/etc/passwd", "x/..", "a\0b"):
+        write_settings(tmp_path, settings | {key: name})
+        with pytest.raises(UserError, match="preprocessing.json: names"):
+            read_settings_file(tmp_path / "preprocessing.json")
 
 
 @pytest.mark.parametrize(
@@ -235,15 +218,10 @@ def test_cuts_lose_nothing_and_spare_words(tokens, longest):
             assert len(piece) == longest and all(token == "b@@" for token in half)
 
 
-@pytest.mark.parametrize(
-    ("kind", "tokens", "expected"),
-    [
-        ("sentencepiece", "\u2581a b \u2581c d \u2581e f", ["\u2581a b", "\u2581c d", "\u2581e f"]),
-        ("sentencepiece", "\u2581a . b \u2581c . \u2581d", ["\u2581a . b", "\u2581c . \u2581d"]),
-        ("subword-nmt", "a b c@@ d e", ["a b", "c@@ d e"]),
-        ("none", "a b@@ c@@ d", ["a b@@ c@@", "d"]),
-    ],
-)
-def test_where_it_is_cut(kind, tokens, expected):
-    pieces = cut(tokens.split(), 3, WORD_BORDERS[kind])
-    assert [" ".join(piece) for piece in pieces] == expected
+def test_sentencepiece_marks_where_words_begin():
+    for tokens, expected in (
+        ("\u2581a b \u2581c d \u2581e f", ["\u2581a b", "\u2581c d", "\u2581e f"]),
+        ("\u2581a . b \u2581c . \u2581d", ["\u2581a . b", "\u2581c . \u2581d"]),
+    ):
+        pieces = cut(tokens.split(), 3, WORD_BORDERS["sentencepiece"])
+        assert [" ".join(piece) for piece in pieces] == expected

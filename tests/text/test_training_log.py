@@ -59,15 +59,7 @@ def test_a_model_without_dataclass_has_a_name_only() -> None:
     assert read(line + "\n" + SETUP.split("\n", 1)[1] + epoch(8)).arch == "transformer"
 
 
-@pytest.mark.parametrize(
-    ("log", "message"),
-    [
-        ("just a text\n", "no training statistics in it: .* --log-format json"),
-        (inner(10), "no size of a model or no speed"),
-        (SETUP + inner(10, wpb=0), "no size of a model or no speed"),
-        (SETUP + inner(10, wps="abc"), "no size of a model or no speed"),
-    ],
-)
-def test_other_files_are_refused(log: str, message: str) -> None:
-    with pytest.raises(ValueError, match=f"x.log: {message}"):
-        read(log)
+@pytest.mark.parametrize("wps", ["0", "abc"])
+def test_a_log_without_a_speed_is_refused(wps: str) -> None:
+    with pytest.raises(ValueError, match="x.log: no size of a model or no speed"):
+        read(SETUP + inner(10, wps=wps))

@@ -109,10 +109,8 @@ def test_bad_trees_are_named_with_file_and_line(text, line, reason, tmp_path):
     ("raw", "expected"),
     [
         ("( (S (NP-SBJ-1 (DT the)) (VP=2 (VB go))) )", "(TOP (S (NP (DT the)) (VP (VB go))))"),
-        ("(S1 (NP (NN a)))", "(TOP (NP (NN a)))"),
         ("(NN a)", "(TOP (NN a))"),
         ("( (NP (NP (NN a)) (SBAR (-NONE- 0) (S (-NONE- *T*-1)))))", "(TOP (NP (NP (NN a))))"),
-        ("( (NP (-LRB- -LRB-) (NN-X b) (-RRB- ])))", "(TOP (NP (-LRB- -LRB-) (NN b) (-RRB- ])))"),
         ("( (X (X (X (X=3 (NN a))))))", "(TOP (X (X (X (X (NN a))))))"),
         ("( (NP (NN \u2009a\u00a0b\u00a0)))", "(TOP (NP (NN a\u00a0b)))"),
     ],
