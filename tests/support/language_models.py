@@ -4,9 +4,11 @@ from types import SimpleNamespace
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.models import FairseqLanguageModel
 from model_factory import make_task
 from omegaconf import OmegaConf
 from reference_weights import default_dtype, shake
+from torch.nn.utils.rnn import pad_sequence
 
 from vaswani_plugin.fairseq_plugin.configurations import (
     OneLayerConfig,
@@ -34,39 +36,42 @@ NO_DROPOUT = {
 }
 
 
+def _exact(
+    kind: type[FairseqLanguageModel],
+    config: object,
+    task: SimpleNamespace | None,
+    seed: int,
+    size: float,
+) -> FairseqLanguageModel:
+    """A float64 model in evaluation mode, its weights shaken."""
+    torch.manual_seed(seed)
+    with default_dtype(torch.float64):
+        model = kind.build_model(OmegaConf.structured(config), task or make_task())
+        return shake(model, seed=seed + 10, size=size).eval()
+
+
 def make_language_model(
     task: SimpleNamespace | None = None, seed: int = 1, **changes
 ) -> VaswaniLanguageModel:
-    """A float64 `vaswani_lm` in evaluation mode, its weights shaken."""
-    torch.manual_seed(seed)
-    cfg = OmegaConf.structured(VaswaniLanguageModelConfig(**{**SIZES, **LIMITS, **changes}))
-    with default_dtype(torch.float64):
-        model = VaswaniLanguageModel.build_model(cfg, task or make_task())
-        return shake(model, seed=seed + 10, size=0.1).eval()
+    """A `vaswani_lm`."""
+    config = VaswaniLanguageModelConfig(**{**SIZES, **LIMITS, **changes})
+    return _exact(VaswaniLanguageModel, config, task, seed, size=0.1)
 
 
 def make_one_layer_model(
     task: SimpleNamespace | None = None, seed: int = 1, **changes
 ) -> OneLayerModel:
-    """A float64 `vaswani_lm_one_layer` in evaluation mode, its weights shaken."""
-    torch.manual_seed(seed)
-    cfg = OmegaConf.structured(OneLayerConfig(**{**ONE_LAYER_SIZES, **LIMITS, **changes}))
-    with default_dtype(torch.float64):
-        model = OneLayerModel.build_model(cfg, task or make_task())
-        return shake(model, seed=seed + 10, size=0.3).eval()
+    """A `vaswani_lm_one_layer`."""
+    config = OneLayerConfig(**{**ONE_LAYER_SIZES, **LIMITS, **changes})
+    return _exact(OneLayerModel, config, task, seed, size=0.3)
 
 
 def make_lstm_model(
     task: SimpleNamespace | None = None, seed: int = 1, **changes
 ) -> LSTMLanguageModel:
-    """A float64 `vaswani_lm_lstm` in evaluation mode, its weights shaken."""
-    torch.manual_seed(seed)
-    cfg = OmegaConf.structured(
-        RecurrentLanguageModelConfig(**{**LSTM_SIZES, **NO_DROPOUT, **changes})
-    )
-    with default_dtype(torch.float64):
-        model = LSTMLanguageModel.build_model(cfg, task or make_task())
-        return shake(model, seed=seed + 10, size=0.5).eval()
+    """A `vaswani_lm_lstm`."""
+    config = RecurrentLanguageModelConfig(**{**LSTM_SIZES, **NO_DROPOUT, **changes})
+    return _exact(LSTMLanguageModel, config, task, seed, size=0.5)
 
 
 def text_model(model: torch.nn.Module, kind: type[TextModel] = TextModel) -> TextModel:
@@ -92,9 +97,5 @@ def random_texts(dictionary: Dictionary, lengths: list[int], seed: int = 3) -> l
 
 def padded(texts: list[list[int]], pad: int, left: bool = False) -> torch.Tensor:
     """(B, T)."""
-    width = max(map(len, texts))
-    rows = [
-        [pad] * (width - len(text)) + text if left else text + [pad] * (width - len(text))
-        for text in texts
-    ]
-    return torch.tensor(rows)
+    rows = [torch.tensor(text) for text in texts]
+    return pad_sequence(rows, True, pad, "left" if left else "right")

@@ -7,6 +7,7 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel
 from omegaconf import OmegaConf
+from torch.nn.utils.rnn import pad_sequence
 
 from vaswani_plugin.export.stock_fairseq import stock_model
 from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
@@ -86,23 +87,18 @@ def random_batch(
 ) -> dict[str, torch.Tensor]:
     """fairseq's net_input for sentences of (source, target) lengths, end of sentence included."""
     generator = torch.Generator().manual_seed(seed)
-    dictionary = task.source_dictionary
-    pad, eos, first = dictionary.pad(), dictionary.eos(), dictionary.nspecial
-    longest = [max(pair[side] for pair in lengths) for side in (0, 1)]
-    sides = []
-    for side in (0, 1):
-        rows = torch.full((len(lengths), longest[side]), pad)
-        for row, pair in zip(rows, lengths, strict=True):
-            words = torch.randint(first, len(dictionary), (pair[side] - 1,), generator=generator)
-            end = torch.tensor([eos])
-            sentence = torch.cat((words, end) if side == 0 else (end, words))
-            if side == 0 and left_pad:
-                row[longest[side] - pair[side] :] = sentence
-            else:
-                row[: pair[side]] = sentence
-        sides.append(rows)
+    dictionary, end = task.source_dictionary, torch.tensor([task.source_dictionary.eos()])
+
+    def words(count: int) -> torch.Tensor:
+        return torch.randint(dictionary.nspecial, len(dictionary), (count,), generator=generator)
+
+    def padded(rows: list[torch.Tensor], side: str) -> torch.Tensor:
+        return pad_sequence(rows, True, dictionary.pad(), side)
+
+    sources = [torch.cat((words(source - 1), end)) for source, _ in lengths]
+    targets = [torch.cat((end, words(target - 1))) for _, target in lengths]
     return {
-        "src_tokens": sides[0],
-        "src_lengths": torch.tensor([pair[0] for pair in lengths]),
-        "prev_output_tokens": sides[1],
+        "src_tokens": padded(sources, "left" if left_pad else "right"),
+        "src_lengths": torch.tensor([source for source, _ in lengths]),
+        "prev_output_tokens": padded(targets, "right"),
     }

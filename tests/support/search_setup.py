@@ -8,6 +8,7 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator
 from model_factory import make_dictionary, make_model, make_task
 from omegaconf import OmegaConf
+from torch.nn.utils.rnn import pad_sequence
 
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.fairseq_plugin.tasks.translation import (
@@ -38,16 +39,12 @@ def make_peaked_model(
 
 def make_sample(sources: list[list[int]], left_pad: bool = True) -> dict:
     """fairseq's batch of these sources; the end of sentence is added, padding is on the left."""
-    rows = [[*source, EOS] for source in sources]
-    width = max(map(len, rows))
-    padded = []
-    for row in rows:
-        padding = [PAD] * (width - len(row))
-        padded.append(padding + row if left_pad else row + padding)
+    rows = [torch.tensor([*source, EOS]) for source in sources]
+    padded = pad_sequence(rows, True, PAD, "left" if left_pad else "right")
     lengths = torch.tensor([len(row) for row in rows])
     return {
         "id": torch.arange(len(rows)),
-        "net_input": {"src_tokens": torch.tensor(padded), "src_lengths": lengths},
+        "net_input": {"src_tokens": padded, "src_lengths": lengths},
     }
 
 
