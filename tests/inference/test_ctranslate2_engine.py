@@ -123,9 +123,7 @@ def make_engines(
     return Decoder(stock, **search), Decoder(ctranslate2, **search)
 
 
-@pytest.mark.parametrize(
-    "search", [{}, {"lenpen": 0.0}, {"lenpen": 1.0}, {"beam": 2}, {"beam": 1}], ids=str
-)
+@pytest.mark.parametrize("search", [{}, {"lenpen": 0.0}, {"beam": 1}], ids=str)
 def test_best_hypotheses_are_equal(tmp_path, trained, search):
     """All but one in 40: the programs stop at other times, see docs/how-to/deploy.md."""
     stock, engine = make_engines(tmp_path / "m", trained, align=True, **search)

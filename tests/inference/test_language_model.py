@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -188,26 +187,6 @@ def test_a_stream_is_answered_as_it_comes(ours):
     assert list(ours.stream([])) == ours.complete([]) == ours.score([]) == []
 
 
-def test_an_error_of_a_stream_comes_after_the_answers_before_it(ours):
-    stream = ours.stream(["ba", "be", 3, "bi"], max_new_tokens=5)
-    assert [next(stream).prompt, next(stream).prompt] == ["ba", "be"]
-    with pytest.raises(UserError, match="prompt 3 is 3, which is no text"):
-        next(stream)
-
-
-def test_a_pickled_model_loads_its_files_again(ours):
-    assert pickle.loads(pickle.dumps(ours)).score(["ba"]) == ours.score(["ba"])
-
-
-def test_progress_is_shown_where_it_is_asked_for(ours, capsys):
-    ours.complete(["ba"]), ours.score(["ba"]), ours.perplexity(["ba"])
-    assert capsys.readouterr() == ("", "")
-    for method, unit in (("complete", "prompts"), ("score", "texts"), ("perplexity", "tokens")):
-        getattr(ours, method)(["ba"], progress=True)
-        shown = capsys.readouterr()
-        assert shown.out == "" and unit in shown.err
-
-
 def test_what_does_not_fit(ours):
     with pytest.raises(UserError, match="max_new_tokens 32: .* give at most 31"):
         ours.complete("ba", max_new_tokens=32)
@@ -226,17 +205,6 @@ def test_what_does_not_fit(ours):
         ours.perplexity("ba", tokens_per_sample=33)
     with pytest.raises(UserError, match="was not trained to summarize"):
         Summarizer(ours)
-
-
-@pytest.mark.parametrize("value", [None, "many", [32]], ids=str)
-def test_a_checkpoint_with_no_number_of_tokens_is_named(value, tmp_path):
-    folder = toy.write_bundle(tmp_path / "model", TextSettings("words"), toy.WORDS)
-    state = torch.load(folder / "model.pt")
-    state["cfg"]["model"]["max_target_positions"] = 32
-    state["cfg"]["task"]["tokens_per_sample"] = value
-    torch.save(state, folder / "model.pt")
-    with pytest.raises(UserError, match=r"model/model\.pt"):
-        LanguageModel.from_pretrained(folder)
 
 
 @pytest.mark.parametrize("flags", [toy.OURS, toy.ONE_LAYER, toy.OUR_LSTM], ids=lambda f: f[3])

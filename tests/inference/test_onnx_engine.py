@@ -1,6 +1,5 @@
 """The onnxruntime engine finds what our own engine finds, with every option of the search."""
 
-import json
 import random
 import shutil
 import sys
@@ -54,9 +53,7 @@ def same(ours, theirs):
 @pytest.mark.parametrize(
     "options",
     [
-        {"beam": 1},
         {"beam": 4, "nbest": 4, "align": True},
-        {"beam": 5, "length_penalty": 0.0, "batch_tokens": 60},
         {"beam": 3, "no_repeat_ngram": 2, "batch_tokens": 200},
         {"sampling": True, "nbest": 3, "seed": 7, "top_k": 10},
     ],
@@ -103,14 +100,6 @@ def replace(path: Path) -> None:
     shutil.copy(path.with_name("encoder_model.onnx"), path)
 
 
-def add_a_word(path: Path) -> None:
-    path.write_text(path.read_text(encoding="utf-8") + "more 1\n", encoding="utf-8")
-
-
-def another_program(content: object):
-    return lambda path: path.write_text(json.dumps({"vaswani": content}), encoding="utf-8")
-
-
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
@@ -122,9 +111,7 @@ def another_program(content: object):
         ("config.json", Path.unlink, "holds no model for onnx: make one"),
         ("decoder_model.onnx", cut, "decoder_model.onnx: onnxruntime can't load it"),
         ("decoder_model.onnx", replace, "decoder_model.onnx has no cross_attentions.1: make one"),
-        ("config.json", another_program(None), "no export for onnx"),
-        ("config.json", another_program({"max_source_positions": "9"}), "no export for onnx"),
-        ("dict.de.txt", add_a_word, "tokens and the target dictionary"),
+        ("config.json", lambda path: path.write_text('{"vaswani": 3}'), "no export for onnx"),
     ],
 )
 def test_a_bad_folder_is_named(folders, tmp_path, name, change, message):

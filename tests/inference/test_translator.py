@@ -108,13 +108,11 @@ def test_scores_and_alignment(translator):
     assert translator.translate("the cat").alignment == ()
 
 
-def test_nothing_to_translate(translator):
+def test_no_text_and_a_line_break(translator):
+    """A line break counts as a space."""
     assert translator.translate([]) == []
     for text in ("", " \u3000", "\n"):
         assert translator.translate(text).hypotheses == (Hypothesis("", 0.0, (), (), ()),)
-
-
-def test_a_line_break_counts_as_a_space(translator):
     one = translator.translate("the cat\nand the bird")
     assert one.hypotheses == translator.translate("the cat and the bird").hypotheses
     assert one.source == "the cat\nand the bird"
@@ -190,15 +188,12 @@ def test_a_pickled_translator_loads_its_files_again(folder, monkeypatch):
         pickle.dumps(Translator(translator.pipeline, translator.engine))
 
 
-def test_progress_goes_to_stderr_where_it_is_asked_for(translator, capsys):
+def test_the_bar_moves_with_every_batch_and_changes_nothing(translator, monkeypatch, capsys):
+    translator.translate(["a bird", "the cat"])
+    assert capsys.readouterr() == ("", "")
     translator.translate(["a bird", "the cat"], progress=True)
     shown = capsys.readouterr()
     assert shown.out == "" and "2/2" in shown.err
-    translator.translate(["a bird", "the cat"])
-    assert capsys.readouterr() == ("", "")
-
-
-def test_the_bar_moves_with_every_batch_and_changes_nothing(translator, monkeypatch):
     seen, texts = [], ["a bird", "the cat"] * 3
     decode = translator.engine.decode
     monkeypatch.setattr(
