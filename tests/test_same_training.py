@@ -27,7 +27,7 @@ OURS = (
     *("--arch", "vaswani_debug", "--encoder-layers", "1", "--decoder-layers", "1"),
     *("--d-model", "16", "--d-ff", "16", "--heads", "2"),
     *("--positions", "sinusoidal-fairseq", "--layer-norm-eps", "1e-5"),
-    *("--task", "vaswani_translation", "--batch-order", "fairseq"),
+    *("--task", "vaswani_translation"),
 )
 
 

@@ -13,7 +13,7 @@ from tests.support.random_trees import random_tree
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.well_formed import count_words
 from vaswani_plugin.text.coding import make_coding
-from vaswani_plugin.text.linearization import linearize, make_word_coding, restore, words_of
+from vaswani_plugin.text.linearization import linearize, make_word_coding, restore
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import TreeSettings, read_settings_file
 from vaswani_plugin.text.trees import Leaf, Tree, leaves, parse_tree, to_line
@@ -106,11 +106,6 @@ def test_whole_words(run):
     assert read_settings_file(output / "preprocessing.json") == TreeSettings("words", True, True)
 
 
-def test_a_whole_word_never_looks_like_part_of_one():
-    encode = make_word_coding("words", None)
-    assert encode(["bark@@", "<unk>", "</s>", "@-@", "dog"]) == "<unk> <unk> <unk> @-@ dog"
-
-
 def test_parsed_trees_are_a_second_training_set(run, folder):
     output = run("--operations", 30, "--also", folder / "also")
     symbols, targets = read(output, "train1", "symbols")
@@ -128,31 +123,15 @@ def test_the_pipeline_codes_as_training_was_coded(run):
         assert pipeline.encode(line).split() == [dictionary[n] for n in source[:-1]]
     encode = make_word_coding("bpe", str(output / "codes"))
     assert pipeline.encode("  \t ") == ""
-    assert pipeline.encode("( a )") == encode(["-LRB-", "a", "-RRB-"])
+    written = ["The", "-LRB-dog-RRB-", "10\u2423a0;000"]
+    assert pipeline.encode(" The\t(dog) 10\u00a0000 ") == encode(written)
 
 
-def test_words_of_a_line():
-    assert words_of(" The\t(dog) 10\u00a0000 ") == ["The", "-LRB-dog-RRB-", "10\u2423a0;000"]
-    for tree in odd_trees(50, 9):
-        words = linearize(tree)[0]
-        assert words_of(" ".join(words)) == words
-    assert words_of("") == words_of("  ") == []
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (("--operations", 0), "--operations 0: must be at least 1"),
-        (("--operations", 9, "--coding", "words"), "--operations 9: goes with --coding bpe"),
-        (("--threshold", 2), "--threshold: BPE has no unknown units"),
-    ],
-)
-def test_flags_that_do_not_fit(run, flags, message):
-    with pytest.raises(UserError, match=message):
-        run(*flags)
-
-
-def test_a_bad_tree_leaves_nothing(run, tmp_path):
+def test_what_does_not_fit_leaves_nothing(run, tmp_path):
+    with pytest.raises(UserError, match="--operations 9: goes with --coding bpe"):
+        run("--operations", 9, "--coding", "words")
+    with pytest.raises(UserError, match="--threshold: BPE has no unknown units"):
+        run("--threshold", 2)
     (tmp_path / "bad").write_text("(TOP (NN a))\n(TOP (NN a)\n(TOP (NN b))\n")
     with pytest.raises(UserError, match="bad:2: a closing bracket is missing"):
         run(train=tmp_path / "bad")

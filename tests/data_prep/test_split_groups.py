@@ -13,7 +13,7 @@ from split_groups import (
     split,
 )
 
-from tests.support.scripts import assert_one_line_error, run_script
+from tests.support.scripts import run_script
 from vaswani_plugin.errors import UserError
 
 SIZES = {"test": 30, "valid": 20}
@@ -104,18 +104,3 @@ def test_files(tmp_path):
     for name, chosen in expected.items():
         sides = [(tmp_path / "raw" / f"{name}.{lang}").read_text() for lang in ("en", "de")]
         assert list(zip(*(side.split("\n")[:-1] for side in sides), strict=True)) == chosen
-
-
-@pytest.mark.parametrize(
-    ("flags", "part"),
-    [
-        (["--test", 4000], "4000 pairs for test: the corpus has too few pairs"),
-        (["--valid", -1], "must be at least 0"),
-        (["--valid", 300, "--test", 50], "ask for fewer"),
-    ],
-)
-def test_mistakes(tmp_path, flags, part):
-    paths = write(tmp_path, corpus(3))
-    done = run_script(SCRIPT, *paths, "--output", tmp_path / "raw", "--test", 5, *flags)
-    assert_one_line_error(done, part)
-    assert not (tmp_path / "raw").exists()

@@ -54,9 +54,10 @@ def assert_equal_logs(actual, expected):
         assert float(actual[key]) == pytest.approx(float(value), rel=1e-5), key
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.3])
-@pytest.mark.parametrize("unfused", [False, True])
-@pytest.mark.parametrize("sentence_avg", [False, True])
+@pytest.mark.parametrize(
+    ("epsilon", "unfused", "sentence_avg"),
+    [(0.0, False, False), (0.1, False, True), (0.1, True, False), (0.3, True, True)],
+)
 def test_logs_what_fairseqs_criterion_logs(task, model, sample, epsilon, unfused, sentence_avg):
     stock = make_stock_twin(model)
     loss, size, log = ours(task, epsilon, True, unfused, sentence_avg)(model, sample)
@@ -65,15 +66,6 @@ def test_logs_what_fairseqs_criterion_logs(task, model, sample, epsilon, unfused
     assert loss.item() == pytest.approx(their_loss.item(), rel=1e-5)
     assert_equal_logs(log, their_log)
     assert log["total"] == 20
-
-
-@pytest.mark.parametrize("epsilon", [0.0, 0.1])
-def test_fused_is_unfused_in_gradient(task, model, sample, epsilon):
-    fused = gradients(ours(task, epsilon), model, sample)
-    plain = gradients(ours(task, epsilon, unfused=True), model, sample)
-    for name, gradient in plain.items():
-        torch.testing.assert_close(fused[name], gradient, atol=1e-5, rtol=1e-4, msg=name)
-    assert plain["encoder.embedding.weight"].abs().max() > 0.1
 
 
 def test_on_a_stock_model_it_is_fairseqs_criterion(task, model, sample):

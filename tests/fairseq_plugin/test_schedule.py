@@ -16,8 +16,7 @@ from vaswani_plugin.fairseq_plugin.schedule import (
 from vaswani_plugin.modules.schedule import learning_rate
 
 
-@pytest.mark.parametrize("d_model", [512, 1024, 128])
-@pytest.mark.parametrize("warmup", [4000, 1, 10_000])
+@pytest.mark.parametrize(("d_model", "warmup"), [(512, 4000), (128, 1), (1024, 10_000)])
 def test_equation_3(d_model, warmup):
     for step in range(1, 10_001):
         expected = paper_reference.learning_rate(step, d_model, warmup)
@@ -35,22 +34,6 @@ def test_factor_no_warm_up_and_step_0():
     assert learning_rate(7, 512, 4000, 2.5) == pytest.approx(2.5 * learning_rate(7, 512, 4000))
     assert learning_rate(1, 256, 0) == pytest.approx(1 / 16)
     assert learning_rate(0, 512, 4000) == learning_rate(1, 512, 4000)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((-1, 512, 4000), "step is -1"),
-        ((1, 0, 4000), "d_model is 0"),
-        ((1, 512, -2), "warm-up is -2 updates"),
-        ((1, 512, 4000, 0.0), "the factor of the learning rate is 0.0"),
-        ((1, 512, 4000, float("nan")), "the factor of the learning rate is nan"),
-        ((1, 512, 4000, float("inf")), "the factor of the learning rate is inf"),
-    ],
-)
-def test_arguments_out_of_range_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        learning_rate(*arguments)
 
 
 def make_optimizer() -> VaswaniAdam:
@@ -124,8 +107,9 @@ def expected_rate(update: int, updates: int, constant: Fraction, interval: Fract
     return rate
 
 
-@pytest.mark.parametrize("updates", [10, 7, 113])
-@pytest.mark.parametrize(("constant", "interval"), [("5", "1/2"), ("12/5", "6/5"), ("1", "1/10")])
+@pytest.mark.parametrize(
+    ("updates", "constant", "interval"), [(113, "5", "1/2"), (7, "12/5", "6/5"), (10, "1", "1/10")]
+)
 def test_every_update_has_the_rate_of_its_place_in_the_epochs(updates, constant, interval):
     constant, interval = Fraction(constant), Fraction(interval)
     schedule = make_halving(constant_epochs=float(constant), halving_epochs=float(interval))
@@ -133,7 +117,7 @@ def test_every_update_has_the_rate_of_its_place_in_the_epochs(updates, constant,
         assert rate == pytest.approx(expected_rate(update, updates, constant, interval)), update
 
 
-@pytest.mark.parametrize("stop", [250, 537, 600, 601, 650])
+@pytest.mark.parametrize("stop", [537, 600])
 def test_a_resumed_halving_goes_on_exactly(stop):
     """Within an epoch and at its end; fairseq restores the state, then the number of updates."""
     expected = train(make_halving(), 8, 100)
@@ -163,8 +147,7 @@ def test_an_epoch_with_more_updates_than_the_others_is_one_epoch():
 
 
 @pytest.mark.parametrize("make", [make_schedule, make_halving])
-@pytest.mark.parametrize("state", [{"lr": [0.001]}, {"best": 2.0, "last_epoch": 3}])
-def test_the_state_of_another_schedule_is_refused(make, state):
-    """As fairseq's `fixed` and `reduce_lr_on_plateau` save them."""
+def test_the_state_of_another_schedule_is_refused(make):
+    """As fairseq's `fixed` saves it."""
     with pytest.raises(UserError, match="give the same one, or --reset-lr-scheduler"):
-        make().load_state_dict(state)
+        make().load_state_dict({"lr": [0.001]})

@@ -1,4 +1,7 @@
-"""fairseq's commands train with our trainer; what it can't do is said before it begins."""
+"""fairseq's commands train with our trainer; what it can't do is said before it begins.
+
+Also what its log says of the paper's values.
+"""
 
 import logging
 import sys
@@ -9,6 +12,7 @@ import pytest
 from fairseq_flags import training_config
 
 import vaswani_plugin
+from vaswani_plugin.fairseq_plugin.defaults import report
 from vaswani_plugin.fairseq_plugin.training import trainer
 from vaswani_plugin.fairseq_plugin.training.trainer import VaswaniTrainer, refuse_what_cannot_train
 
@@ -70,3 +74,14 @@ def test_workers_that_share_no_gradients_leave_nan_to_fairseq(monkeypatch, flags
     own._optimizer = types.SimpleNamespace(clip_grad_norm=lambda *_, **__: "ours")
     monkeypatch.setattr(VaswaniTrainer.__base__, "clip_grad_norm", lambda *_: "")
     assert own.clip_grad_norm(1.0) == ("ours" if is_ours else "")
+
+
+def test_the_report_of_a_training():
+    flags = ("--arch", "vaswani_base", "--max-tokens", "4000", "--adam-eps", "1e-8")
+    flags += ("--distributed-world-size", "2", "--update-freq", "3")
+    line = report(training_config(*flags))
+    assert line.startswith("paper defaults in force: optimizer=vaswani_adam, ")
+    assert "max-tokens 4000 x 2 device(s) x update-freq 3 = 24000 padded tokens at most, " in line
+    assert line.endswith("changed: optimizer.adam_eps=1e-08")
+    flags = ("--arch", "vaswani_seq2seq_lstm_tiny", "--batch-size", "8")
+    assert "an update:" not in report(training_config(*flags))

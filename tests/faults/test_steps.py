@@ -37,9 +37,7 @@ def spoiled(value, when):
     ("value", "kind", "flags"),
     [
         (-math.inf, "infinite", ()),
-        (math.nan, "NaN", ("--clip-norm", 0.1)),
-        (math.nan, "NaN", ("--bf16",)),
-        (math.nan, "NaN", ("--amp",)),
+        (math.nan, "NaN", ("--clip-norm", 0.1, "--amp")),
         (math.nan, "NaN", ("--optimizer", "adam", "--lr", 0.01)),
     ],
 )

@@ -14,7 +14,6 @@ from tests.faults.test_lock import killed_at
 from tests.support.forks import DEBUG, as_worker, debug_config, start_training, updates_in
 from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED as EXIT_CODE
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.fairseq_plugin.patches import distribution
 
 
 @pytest.mark.parametrize("victim", [0, 1])
@@ -33,12 +32,6 @@ def test_the_other_worker_does_not_wait_for_ever(toy_data_bin, tmp_path, victim)
     assert updates_in(tmp_path / "run" / "checkpoint_last.pt") == 4
 
 
-def end_with(code, name=None):
-    """What comes of the end of a worker."""
-    with distribution.worker_exits_reported():
-        raise ProcessExitedException("x", 1, 99, code, name)
-
-
 @pytest.mark.parametrize(
     ("ended", "error", "said"),
     [
@@ -49,18 +42,13 @@ def end_with(code, name=None):
         ((3,), ProcessExitedException, "x"),
     ],
 )
-def test_the_end_of_a_worker(ended, error, said):
-    with pytest.raises(error, match=said):
-        end_with(*ended)
-
-
-def test_every_command_reports_the_end_of_a_worker(monkeypatch):
+def test_the_end_of_a_worker(monkeypatch, ended, error, said):
     def spawn(*args, **kwargs):
-        raise ProcessExitedException("x", 1, 99, -9, "SIGKILL")
+        raise ProcessExitedException("x", 1, 99, *ended)
 
     monkeypatch.setattr(torch.multiprocessing, "spawn", spawn)
     cfg = training_config(*TWO_EPOCHS, *DEBUG, "--distributed-world-size", "2").copy()
-    with pytest.raises(UserError, match="worker 1 was ended"):
+    with pytest.raises(error, match=said):
         distributed_utils.call_main(cfg, lambda cfg: None)
 
 

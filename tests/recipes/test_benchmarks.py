@@ -3,8 +3,6 @@
 import argparse
 import json
 import os
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -23,7 +21,6 @@ import kernels  # noqa: E402
 import measurement  # noqa: E402
 import startup  # noqa: E402
 import training  # noqa: E402
-import watch  # noqa: E402
 
 from vaswani_plugin.errors import UserError  # noqa: E402
 
@@ -59,16 +56,6 @@ def test_figures_are_those_after_the_warm_up():
     assert training.summary(rows)["tokens_per_second"] == expected
 
 
-def test_the_watch_ends_a_training():
-    seen = watch.Watch({"warm_up": 1, "updates": 1, "gpu": False})
-    seen.count(target=5)
-    seen.count(target=2)
-    seen.update()
-    with pytest.raises(watch.Enough):
-        seen.update()
-    assert [row.get("target", 0) for row in seen.rows] == [7, 0]
-
-
 def test_all_sides_train_the_same_model(tmp_path):
     (tmp_path / "train.en-de.en.idx").touch()
     (tmp_path / "dict.en.txt").touch()
@@ -90,39 +77,7 @@ def test_all_sides_train_the_same_model(tmp_path):
         assert "==" in (FOLDER / "peers" / f"requirements-{side}.txt").read_text()
 
 
-def test_a_side_that_fails_is_named_and_the_others_go_on(tmp_path, monkeypatch):
-    def train(args, side, size):
-        if side == "eole":
-            raise UserError("pip failed: no wheel")
-        return make_report({"ours": 20.0, "stock": 10.0}[side])
-
-    monkeypatch.setattr(training, "train", train)
-    monkeypatch.setattr(training, "flops", lambda *_: 1e12)
-    args = options("--repetitions", 2, "--warm-up", 0)
-    args.sides = ["stock", "eole", "ours"]
-    table = training.as_table(args, {"tiny": training.compare(args, "tiny")})
-    assert "| tiny | eole | failed: pip failed: no wheel |" in table
-    assert "| tiny | ours | 20 (20 to 20) | 40 | 1,024 |  |" in table
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (("--data", "absent"), "--data absent: no binarized training data"),
-        (("--precision", "fp16"), "--precision fp16"),
-        (("--updates", 0), "--updates 0: must be at least 1"),
-        (("--threads", -1), "--threads -1: must be at least 1"),
-        (("--vocabulary", 4), "--vocabulary at least 5"),
-        (("--sides", "eole", "--precision", "bf16"), "--sides eole: is compared on a CPU"),
-    ],
-)
-def test_bad_flags(flags, message, tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "synthetic_data", lambda *_: tmp_path)
-    with pytest.raises(UserError, match=message):
-        training.main([str(flag) for flag in (*flags, "--work", tmp_path / "work")])
-
-
-def test_a_command_is_measured_and_ends_when_it_fails_or_is_interrupted(tmp_path, monkeypatch):
+def test_a_command_is_measured(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="bash failed .exit code 3.: no such thing"):
         measurement.measure(["bash", "-c", "echo no such thing >&2; exit 3"])
     until_seen = 'echo $WORD; until [ -e "$SEEN" ]; do sleep .1; done'
@@ -138,30 +93,6 @@ def test_a_command_is_measured_and_ends_when_it_fails_or_is_interrupted(tmp_path
         ["bash", "-c", until_seen], None, tmp_path / "x", WORD="a", SEEN=str(seen)
     )
     assert (tmp_path / "x").read_text() == "a\n" and found.wall > 0 and found.peak > 0
-
-    def interrupt(session: int) -> int:
-        raise KeyboardInterrupt
-
-    started: list[subprocess.Popen] = []
-    start = subprocess.Popen
-    monkeypatch.setattr(measurement, "session_memory", interrupt)
-    monkeypatch.setattr(
-        subprocess, "Popen", lambda *a, **k: started.append(start(*a, **k)) or started[-1]
-    )
-    with pytest.raises(KeyboardInterrupt):
-        measurement.measure(["sleep", 60])
-    assert started[0].wait(10) == -signal.SIGTERM
-
-
-def test_each_kernel_is_left_out_once():
-    variants = kernels.variants()
-    names = set(variants["without linear"].split(",")) | {"linear"}
-    assert variants["all"] == "on" and variants["plain"] == "off"
-    for name in names:
-        assert set(variants[f"without {name}"].split(",")) == names - {name}
-    assert list(kernels.variants(["linear"])) == ["all", "without linear", "plain"]
-    with pytest.raises(UserError, match="--kernels lin: no such kernel; they are "):
-        kernels.variants(["lin"])
 
 
 def test_ratios_are_those_of_the_same_round():

@@ -120,8 +120,6 @@ def test_a_name_in_another_folder_is_another_file(recipe, tmp_path):
     [
         (("--nam", "x"), "--nam: no option of this recipe"),
         (("--name",), "--name: needs a value"),
-        (("--scale", "huge"), "--scale huge: must be tiny or full"),
-        (("--data", "/nowhere"), "--data /nowhere: no such folder"),
         (("--nodes", "2"), "--nodes 2: needs --master HOST:PORT"),
         (("--dry-run", "--", "--seed", "2", "--arch", "nonsense"), "--arch nonsense: no such"),
     ],

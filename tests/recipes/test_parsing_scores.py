@@ -69,14 +69,8 @@ def test_the_report(report, tmp_path, capsys):
     assert found["right_branching_f1"] == pytest.approx(100 * 2 * 3 / (7 + 6))
 
 
-@pytest.mark.parametrize(
-    ("parsed", "message"),
-    [
-        (GOLD[:1], "parsed: 1 lines for 2 gold trees"),
-        ([GOLD[0], "(TOP (A b"], "parsed:2: a closing bracket is missing"),
-        ([GOLD[0], GOLD[0]], "parsed:2: the gold tree has other words"),
-    ],
-)
-def test_files_that_do_not_fit(report, parsed, message):
-    with pytest.raises(UserError, match=message):
-        report(parsed, GOLD)
+def test_files_that_do_not_fit(report):
+    with pytest.raises(UserError, match="parsed: 1 lines for 2 gold trees"):
+        report(GOLD[:1], GOLD)
+    with pytest.raises(UserError, match="parsed:2: the gold tree has other words"):
+        report([GOLD[0], GOLD[0]], GOLD)

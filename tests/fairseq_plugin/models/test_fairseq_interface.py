@@ -5,6 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 from model_factory import make_dictionary, make_model, make_stock_twin, make_task, random_batch
+from omegaconf import OmegaConf
+
+from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
 
 LENGTHS = [(9, 7), (4, 11), (12, 2)]
 NEAR = {"atol": 1e-5, "rtol": 1e-4}
@@ -26,27 +29,27 @@ def batch(task):
     return random_batch(task, LENGTHS)
 
 
-@pytest.fixture
-def real(batch):
-    """Where target and source have tokens, (B, T) and (B, S)."""
-    return batch["prev_output_tokens"].ne(1), batch["src_tokens"].ne(1)
-
-
-def assert_same_attention(ours, theirs, real):
-    target, source = real
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model, batch: model(**batch),
+        lambda model, batch: model.extract_features(**batch),
+        lambda model, batch: model(**batch, alignment_layer=0),
+        lambda model, batch: model(**batch, alignment_layer=1),
+    ],
+    ids=["logits", "features", "layer 0", "layer 1"],
+)
+def test_outputs_and_attention_are_the_twins(models, batch, call):
+    target, source = batch["prev_output_tokens"].ne(1), batch["src_tokens"].ne(1)
+    (found, extra), (expected, stock_extra) = (call(model, batch) for model in models)
+    torch.testing.assert_close(found[target], expected[target], **NEAR)
+    ours, theirs = extra["attn"][0], stock_extra["attn"][0]
     assert ours.shape == theirs.shape
     torch.testing.assert_close(ours[target], theirs[target], **NEAR)
-    assert (ours[target].sum(-1) - 1).abs().max() < 1e-5
     assert not (ours * ~source[:, None])[target].any()
 
 
-def test_a_full_forward_returns_the_last_layers_attention(models, batch, real):
-    (logits, extra), (expected, stock_extra) = (model(**batch) for model in models)
-    torch.testing.assert_close(logits[real[0]], expected[real[0]], **NEAR)
-    assert_same_attention(extra["attn"][0], stock_extra["attn"][0], real)
-
-
-def test_in_training_it_is_there_too(models, batch):
+def test_attention_in_training(models, batch):
     """fairseq's criterion with alignment reads it off the training's forward pass."""
     ours = models[0].train()
     assert ours(**batch)[1]["attn"][0].shape == (3, 11, 12)
@@ -54,39 +57,21 @@ def test_in_training_it_is_there_too(models, batch):
     ours.eval()
 
 
-@pytest.mark.parametrize("layer", [0, 1])
-def test_alignment_of_a_layer(models, batch, real, layer):
-    ours, theirs = (model(**batch, alignment_layer=layer)[1]["attn"][0] for model in models)
-    assert_same_attention(ours, theirs, real)
-
-
-def test_features_are_extracted(models, batch, real):
-    (ours, extra), (theirs, stock_extra) = (model.extract_features(**batch) for model in models)
-    torch.testing.assert_close(ours[real[0]], theirs[real[0]], **NEAR)
-    assert_same_attention(extra["attn"][0], stock_extra["attn"][0], real)
-
-
-def test_hidden_states_are_those_of_each_layer(models, batch, real):
-    ours, theirs = (
-        model.encoder(batch["src_tokens"], batch["src_lengths"], return_all_hiddens=True)
-        for model in models
-    )
-    assert len(ours["encoder_states"]) == len(theirs["encoder_states"]) == 3
-    for one, other in zip(ours["encoder_states"], theirs["encoder_states"], strict=True):
-        places = real[1].T  # (S, B)
-        torch.testing.assert_close(one[places], other[places], **NEAR)
+def test_hidden_states_are_those_of_each_layer(models, batch):
+    target, source = batch["prev_output_tokens"].ne(1), batch["src_tokens"].ne(1)
+    encoded = [model.encoder(batch["src_tokens"], return_all_hiddens=True) for model in models]
+    ours, theirs = (out["encoder_states"] for out in encoded)
+    assert len(ours) == 3
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one[source.T], other[source.T], **NEAR)  # (S, B, D)
     assert not models[0].encoder(batch["src_tokens"])["encoder_states"]
-    inner = [model(**batch, return_all_hiddens=True)[1]["inner_states"] for model in models]
-    assert len(inner[0]) == len(inner[1]) == 4
-    for one, other in zip(*inner, strict=True):
-        torch.testing.assert_close(one[real[0].T], other[real[0].T], **NEAR)
+    ours, theirs = (model(**batch, return_all_hiddens=True)[1]["inner_states"] for model in models)
+    assert len(ours) == 4
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one[target.T], other[target.T], **NEAR)
 
 
 def test_an_incomplete_configuration_is_completed_before_anything_is_built(task):
-    from omegaconf import OmegaConf
-
-    from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
-
     bare = OmegaConf.create({"heads": 4, "max_source_positions": 9, "max_target_positions": 9})
     model = VaswaniTransformer.build_model(bare, task)
     assert model.projection_weight.size(1) == 512 and len(model.encoder.layers) == 6
@@ -109,10 +94,7 @@ def test_a_sentence_past_the_limit_is_refused_and_one_at_it_is_not(task, side):
     at_the_limit = {"source": (9, 3), "target": (3, 9)}[side]
     model(**random_batch(task, [at_the_limit]))
     past = {"source": (10, 3), "target": (3, 10)}[side]
-    message = (
-        rf"a {side} sentence has 10 tokens and the model 9 positions; shorten it, .*"
-        rf"--max-{side}-positions"
-    )
+    message = f"a {side} sentence has 10 tokens and the model 9 positions; .*--max-{side}-positions"
     with pytest.raises(ValueError, match=message):
         model(**random_batch(task, [past]))
     assert model.max_positions() == (9, 9)

@@ -83,20 +83,6 @@ def test_a_reordered_cache_goes_on_as_the_reordered_batch(name, order):
         torch.testing.assert_close(step, expected, **EXACT)
 
 
-@pytest.mark.parametrize("name", ["transformer", "seq2seq", "attention"])
-def test_a_reordered_memory_is_that_of_the_reordered_batch(name):
-    task, order = make_task(), torch.tensor([2, 0, 0])
-    encoder, sources = MODELS[name](task).encoder, random_batch(task, LENGTHS)["src_tokens"]
-    options = {"return_all_hiddens": True} if name == "transformer" else {}
-    found = encoder.reorder_encoder_out(encoder(sources, **options), order)
-    expected = encoder(sources[order], **options)
-    assert found.keys() == expected.keys()
-    for entry, tensors in expected.items():
-        assert tensors
-        for ours, theirs in zip(found[entry], tensors, strict=True):
-            torch.testing.assert_close(ours, theirs, **EXACT)
-
-
 def test_the_next_word_is_one_more_after_each_placeholder():
     """What a prefix's bracket becomes changes nothing but itself; a placeholder moves all."""
     parser = make_parser()

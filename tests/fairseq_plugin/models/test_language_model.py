@@ -73,13 +73,6 @@ def test_row_through_parser_and_build(name):
     assert model.max_positions() == 1024
 
 
-def test_two_dictionaries_are_refused(task):
-    task = make_task()
-    task.target_dictionary = make_task(5).target_dictionary
-    with pytest.raises(ValueError, match="--output-dictionary-size"):
-        make_language_model(task)
-
-
 @pytest.mark.parametrize("make", [make_language_model, make_lstm_model, make_one_layer_model])
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
 def test_padding_is_inert(task, make, left):

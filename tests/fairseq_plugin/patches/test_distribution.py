@@ -12,7 +12,8 @@ import socket
 import pytest
 import torch
 from fairseq.distributed import utils as distributed_utils
-from omegaconf import DictConfig, OmegaConf
+from fairseq_flags import training_config
+from omegaconf import DictConfig
 from torch.multiprocessing import ProcessRaisedException
 
 import vaswani_plugin
@@ -76,26 +77,11 @@ def test_two_trainings_at_once_meet_at_ports_of_their_own(monkeypatch):
     assert len(set(addresses)) == 2
 
 
-def training(**changes) -> argparse.Namespace:
-    settings = {
-        "distributed_init_method": None,
-        "distributed_world_size": 1,
-        "distributed_rank": 0,
-        "distributed_no_spawn": False,
-        "distributed_num_procs": 1,
-        "distributed_port": -1,
-        "distributed_backend": "nccl",
-        "pipeline_model_parallel": False,
-        "ddp_backend": "pytorch_ddp",
-        "device_id": 0,
-        "tpu": False,
-    }
-    return argparse.Namespace(**settings | changes)
-
-
 def settings(**changes) -> DictConfig:
-    common = {"cpu": True, "tpu": False}
-    return OmegaConf.create({"common": common, "distributed_training": vars(training(**changes))})
+    """fairseq-train's configuration on a CPU, with other values of its distributed part."""
+    cfg = training_config("--arch", "vaswani_debug", "--cpu").copy()
+    cfg.distributed_training.update(changes)
+    return cfg
 
 
 @needs_no_gpu
@@ -104,7 +90,7 @@ def test_torchruns_variables_decide(monkeypatch, asked):
     values = {"WORLD_SIZE": "4", "RANK": "3", "LOCAL_RANK": "1", "MASTER_ADDR": "a"}
     for name, value in (values | {"MASTER_PORT": "1"}).items():
         monkeypatch.setenv(name, value)
-    cfg = training(distributed_world_size=asked)
+    cfg = settings(distributed_world_size=asked).distributed_training
     distributed_utils.infer_init_method(cfg)
     assert cfg.distributed_init_method == "env://" and cfg.distributed_no_spawn
     assert (cfg.distributed_world_size, cfg.distributed_rank, cfg.device_id) == (4, 3, 1)

@@ -94,15 +94,6 @@ def test_the_same_updates_follow_when_the_batch_is_the_same():
     assert updates == [set(in_order[n : n + 4]) for n in range(0, 24, 4)]
 
 
-def test_an_epochs_border_is_one_for_all_workers():
-    first, second = workers_of(2, 23), workers_of(3, 23)
-    train(first, 1)
-    state = first[0].state_dict()
-    assert (state["epoch"], state["iterations_in_epoch"]) == (2, 0)
-    resume(second, state)
-    assert set(train(second, 1)) == WHOLE
-
-
 @pytest.mark.parametrize("frequency", [2, 5])
 @pytest.mark.parametrize("done", [3, 7, 22])
 def test_a_skipped_remainder_is_less_than_a_group(frequency, done):

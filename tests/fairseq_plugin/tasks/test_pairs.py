@@ -1,4 +1,4 @@
-"""Pairs of sentences are read and padded as fairseq does it, and their batches are full."""
+"""Pairs of sentences are read and padded as fairseq does it; a batch holds the tokens wanted."""
 
 import os
 import threading
@@ -11,7 +11,6 @@ from fairseq import tasks
 from fairseq.data import (
     LanguagePairDataset,
     TokenBlockDataset,
-    data_utils,
     language_pair_dataset,
 )
 from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetBuilder
@@ -23,7 +22,6 @@ from model_factory import make_dictionary
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.tasks._pairs import (
     SentencePairs,
-    by_longer_side,
     fitting_max_tokens,
     indices_in_training,
 )
@@ -166,40 +164,13 @@ def test_a_batch_starts_no_threads(files):
     assert seen == [set()] * 2
 
 
-SIZES = st.lists(st.tuples(st.integers(1, 8), st.integers(1, 8)), max_size=40)
-
-
-@given(SIZES)
-def test_neighbours_are_alike(sizes):
-    """By the definition, pair by pair."""
-    source, target = np.array(sizes, dtype=np.int32).reshape(-1, 2).T
-    order = by_longer_side(source, target).tolist()
-    assert sorted(order) == list(range(len(sizes)))
-    for one, next_one in zip(order, order[1:], strict=False):
-        longer, then = max(sizes[one]), max(sizes[next_one])
-        assert longer <= then
-        if longer == then:
-            growth = np.subtract(*sizes[next_one]) - np.subtract(*sizes[one])
-            assert growth <= 0 if longer % 2 else growth >= 0
-            assert growth or one < next_one
-
-
-def make_dataset(count: int = 4000, seed: int = 3, **flags) -> SentencePairs:
-    rng = np.random.default_rng(seed)
+def make_dataset(count: int = 4000) -> SentencePairs:
+    rng = np.random.default_rng(3)
     source = rng.geometric(0.07, count) + 2
     target = np.maximum(1, (source * rng.lognormal(0, 0.3, count))).astype(np.int64)
     words = make_dictionary(3)
     sides = [[torch.full((size,), 5) for size in sizes] for sizes in (source, target)]
-    fairseqs = LanguagePairDataset(sides[0], source, words, sides[1], target, words, **flags)
-    return SentencePairs(fairseqs, by_longer_side=True)
-
-
-def test_a_seed_decides_on_the_order_of_equal_pairs():
-    dataset, orders = make_dataset(), []
-    for seed in (1, 1, 2):
-        with data_utils.numpy_seed(seed):
-            orders.append(dataset.ordered_indices().tolist())
-    assert orders[0] == orders[1] != orders[2]
+    return SentencePairs(LanguagePairDataset(sides[0], source, words, sides[1], target, words))
 
 
 def translation_task(data, *flags):
@@ -208,24 +179,12 @@ def translation_task(data, *flags):
     return tasks.setup_task(cfg.task)
 
 
-@pytest.mark.parametrize("flags", [(), ("--batch-order", "longer-side")])
-def test_the_flag_is_for_training(toy_data_bin, flags):
-    task = translation_task(toy_data_bin, *flags)
-    for split in ("train", "valid", "test"):
-        task.load_dataset(split)
-        assert type(task.dataset(split)) is SentencePairs
-        assert task.dataset(split).by_longer_side == (split == "train" and bool(flags))
-    trained = task.get_batch_iterator(task.dataset("train"), max_tokens=50).next_epoch_itr()
-    assert sorted(i for batch in trained for i in batch["id"].tolist()) == list(range(60))
-
-
 def test_what_alignments_would_ignore_is_refused(toy_data_bin, monkeypatch):
     """As with --load-alignments and a file of them."""
     monkeypatch.setattr(SentencePairs, "can_hold", staticmethod(lambda pairs: False))
-    task = translation_task(toy_data_bin, "--real-tokens", "40", "--batch-order", "longer-side")
+    task = translation_task(toy_data_bin, "--real-tokens", "40")
     task.load_dataset("valid")
-    message = "^--real-tokens 40 and --batch-order longer-side: not with --load-alignments; leave"
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match="^--real-tokens 40: not with --load-alignments; leave"):
         task.load_dataset("train")
 
 
@@ -244,16 +203,12 @@ def real_tokens(dataset, max_tokens: int, multiple: int, max_sentences: int | No
 
 
 @pytest.mark.parametrize(
-    ("wanted", "multiple", "longer_side", "max_sentences"),
-    [
-        *((300, 1, True, None), (3125, 8, False, None)),
-        # with so few in a batch, the tokens of most batches don't depend on --max-tokens
-        *((600, 8, True, 40), (600, 8, False, 200)),
-    ],
+    ("wanted", "multiple", "max_sentences"),
+    # with 40 in a batch, the tokens of most batches don't depend on --max-tokens
+    [(300, 1, None), (3125, 8, None), (600, 8, 40)],
 )
-def test_batches_hold_the_real_tokens_that_are_wanted(wanted, multiple, longer_side, max_sentences):
+def test_batches_hold_the_real_tokens_that_are_wanted(wanted, multiple, max_sentences):
     dataset = make_dataset(20_000)
-    dataset.by_longer_side = longer_side
     indices = indices_in_training(dataset, None)
     most = 50_000 if max_sentences else 3 * wanted
     limit = fitting_max_tokens(dataset, indices, most, wanted, multiple, max_sentences)

@@ -12,7 +12,6 @@ from fairseq_flags import generation_config
 from omegaconf import OmegaConf
 from search_setup import make_peaked_model, make_sample, make_translation_task
 
-from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
 from vaswani_plugin.search.finished import FairseqRules, PaperRules
 
@@ -93,32 +92,20 @@ def test_the_flag_chooses_the_rules_of_our_search(model, penalty, rules):
             "--diversity-rate",
         ),
         ("paper", {"score_reference": True}, SequenceScorer, None),
+        ("paper", {"lm_path": "a language model beside"}, SequenceGenerator, "--lm-path"),
+        ("paper", {}, BeamSearchGenerator, None),
     ],
     ids=str,
 )
 def test_the_rest_is_fairseqs_and_the_log_says_so(model, caplog, penalty, options, expected, named):
     task = make_translation_task(SYMBOLS, length_penalty=penalty)
-    generator = task.build_generator([model], argparse.Namespace(**options))
+    args = argparse.Namespace(**options)
+    extra = {"lm_model": model if vars(args).pop("lm_path", False) else None, "lm_weight": 1.0}
+    generator = task.build_generator([model], args, extra_gen_cls_kwargs=extra)
     assert type(generator) is expected
     lines = [record.getMessage() for record in caplog.records if "decodes" in record.getMessage()]
     assert len(lines) == (named is not None)
     assert named is None or lines[0].startswith(f"{named}")
-
-
-def test_a_language_model_beside_goes_to_fairseq(model, caplog):
-    task = make_translation_task(SYMBOLS)
-    extra = {"lm_model": model, "lm_weight": 0.5}
-    generator = task.build_generator([model], argparse.Namespace(), extra_gen_cls_kwargs=extra)
-    assert type(generator) is SequenceGenerator and "--lm-path" in caplog.text
-    extra = {"lm_model": None, "lm_weight": 1.0}
-    generator = task.build_generator([model], argparse.Namespace(), extra_gen_cls_kwargs=extra)
-    assert type(generator) is BeamSearchGenerator
-
-
-def test_replacing_of_unknown_words_is_refused(model):
-    task = make_translation_task(SYMBOLS)
-    with pytest.raises(UserError, match="--replace-unk fails in this version of fairseq"):
-        task.build_generator([model], argparse.Namespace(replace_unk=""))
 
 
 @pytest.mark.parametrize("kind", ["hard", "soft"])

@@ -1,4 +1,4 @@
-"""Pairs of sentences: read and padded a batch at a time, and the order that batches are cut from.
+"""Pairs of sentences: read and padded a batch at a time, and how full their batches are.
 
 fairseq prepares batches in a thread of the training process, and training waits for Python's global
 lock while that thread holds it. A few operations on a whole batch take a tenth of the time of
@@ -27,10 +27,9 @@ class SentencePairs(LanguagePairDataset):
 
     Args:
         pairs: fairseq's pairs, without alignments, constraints and buckets of lengths.
-        by_longer_side: cut batches from the order of the function `by_longer_side`, not fairseq's.
     """
 
-    def __init__(self, pairs: LanguagePairDataset, by_longer_side: bool = False) -> None:
+    def __init__(self, pairs: LanguagePairDataset) -> None:
         super().__init__(
             pairs.src,
             pairs.src_sizes,
@@ -45,23 +44,12 @@ class SentencePairs(LanguagePairDataset):
             eos=pairs.eos,
             pad_to_multiple=pairs.pad_to_multiple,
         )
-        self.by_longer_side = by_longer_side
 
     @staticmethod
     def can_hold(pairs: LanguagePairDataset) -> bool:
         """Whether `pairs` are pairs of sentences and nothing else."""
         others = pairs.align_dataset, pairs.constraints, pairs.buckets
         return type(pairs) is LanguagePairDataset and all(other is None for other in others)
-
-    def ordered_indices(self) -> np.ndarray:
-        """Numbers of the pairs, (N,), in the order from which batches are cut.
-
-        Pairs of equal lengths are shuffled if fairseq would shuffle them.
-        """
-        indices = super().ordered_indices()
-        if not self.by_longer_side or self.tgt_sizes is None:
-            return indices
-        return indices[by_longer_side(self.src_sizes[indices], self.tgt_sizes[indices])]
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
         """The pairs of a batch; PyTorch's loader prefers this method to `__getitem__`.
@@ -125,22 +113,6 @@ class SentencePairs(LanguagePairDataset):
         left_pad = self.left_pad_source if side == "source" else self.left_pad_target
         pad, length = self.src_dict.pad(), longest.get(side, 0)
         return padded(sentences, pad, left_pad, length, self.pad_to_multiple)
-
-
-def by_longer_side(source_sizes: np.ndarray, target_sizes: np.ndarray) -> np.ndarray:
-    """Sort pairs so that neighbours have similar lengths on both sides; then batches are full.
-
-    `--max-tokens` limits the number of sentences times the longest side of a batch. Sorted by
-    source, then by target, each source length would end with the longest targets and the next
-    source length would begin with the shortest.
-
-    Returns:
-        Numbers of the pairs, (N,), sorted by the longer side, then by source length minus target
-        length: ascending if the longer side is even, descending if it is odd. The sort is stable.
-    """
-    source, target = source_sizes.astype(np.int64), target_sizes.astype(np.int64)
-    longer, excess = np.maximum(source, target), source - target
-    return np.lexsort((np.where(longer % 2, -excess, excess), longer))
 
 
 def sentences_of(dataset: MMapIndexedDataset, indices: Sequence[int]) -> Sequence[Tensor]:

@@ -47,14 +47,6 @@ class VaswaniTranslationConfig(TranslationConfig):
             "rule (paper), or |Y| with fairseq's own search (fairseq)"
         },
     )
-    batch_order: ChoiceEnum(["fairseq", "longer-side"]) = field(
-        default="fairseq",
-        metadata={
-            "help": "which pairs share a batch in training: neighbours by the length of the "
-            "source, then of the target (fairseq), or by the longer side, then by the other one, "
-            "up and down in turn (longer-side: the fullest batches)"
-        },
-    )
     real_tokens: int = field(
         default=0,
         metadata={
@@ -92,21 +84,16 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         """Load a split; see fairseq's task.
 
         Raises:
-            UserError: --real-tokens or --batch-order is given for pairs that fairseq batches.
+            UserError: --real-tokens is given for pairs that fairseq batches.
         """
         super().load_dataset(split, epoch, combine, **kwargs)
         pairs = self.datasets[split]
-        is_training = split == self.cfg.train_subset
-        by_longer_side = is_training and str(self.cfg.batch_order) == "longer-side"
         if SentencePairs.can_hold(pairs):
-            self.datasets[split] = SentencePairs(pairs, by_longer_side)
-            return
-        given = ["--batch-order longer-side"] if by_longer_side else []
-        if is_training and self.cfg.real_tokens:
-            given.insert(0, f"--real-tokens {self.cfg.real_tokens}")
-        if given:
+            self.datasets[split] = SentencePairs(pairs)
+        elif split == self.cfg.train_subset and self.cfg.real_tokens:
             raise UserError(
-                f"{' and '.join(given)}: not with --load-alignments; leave out one of them"
+                f"--real-tokens {self.cfg.real_tokens}: not with --load-alignments; leave out one"
+                " of them"
             )
 
     def get_batch_iterator(

@@ -1,16 +1,20 @@
-"""The translation recipes from end to end at --scale tiny, in folders with blanks in the names."""
+"""Every recipe from end to end at --scale tiny, in folders with blanks in the names."""
 
 import gzip
 import io
+import os
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import REPO
 from tests.support.recipes import own, result_of, run_recipe
 from tests.support.toy_text import toy_lines, write_toy
+from vaswani_plugin import Translator
 
+REAL_DATA = Path(os.environ.get("VASWANI_DATA", REPO.parent / "shared" / "data"))
 Text = dict[str, list[str]]  # "train.en": lines
 
 
@@ -146,3 +150,67 @@ def test_translation(name, tmp_path):
         assert not (tmp_path / "tuned" / "pieces.model").exists()
     lines = len((work / "test.out").read_text("utf-8").split("\n")) - 1
     assert lines == next(each["lines"] for each in result["data"] if "/test." in each["file"])
+
+
+def test_quickstart(tmp_path):
+    """Each of its programs in a new process."""
+    work = tmp_path / "quick start"
+    done = run_recipe("quickstart", work, forked=False)
+    result = result_of(work)
+    assert [result[key] for key in ("recipe", "arch", "updates")] == [
+        "quickstart",
+        "vaswani_debug",
+        20,
+    ]
+    assert done.stdout.count("  source  ") == done.stdout.count("  reference  ") == 10
+    assert "BLEU" in done.stdout and (work / "attention.png").stat().st_size > 1000
+    lines = toy_lines("en-de/test.en", 10)
+    assert [line in done.stdout for line in lines] == [True] * 10
+    # The score is that of the bundle's own translations.
+    translator = Translator.from_pretrained(work / "model")
+    texts = (work / "raw" / "test.en").read_text("utf-8").split("\n")[:5]
+    found = [each.text for each in translator.translate(texts, one_sentence=True)]
+    assert found == (work / "test.out").read_text("utf-8").split("\n")[:5]
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "said"),
+    [("lm", "ppl", "perplexity"), ("summarization", "rouge", "ROUGE-1"), ("parsing", "f1", "F1")],
+)
+def test_other_models(name, key, said, tmp_path):
+    done = run_recipe(name, tmp_path / "my work")
+    assert result_of(tmp_path / "my work")[key] is not None and said in done.stdout
+
+
+def test_sequence_to_sequence(tmp_path):
+    """One seed is an ensemble of one, and rescores another system's lists."""
+    lists = tmp_path / "lists"
+    lists.mkdir()
+    for split in ("valid", "test"):
+        rows = [
+            f"{number} ||| {line} ||| lm= -1 ||| {-place}\n"
+            for number, line in enumerate(toy_lines(f"en-de/{split}.de")[:120])
+            for place in (1, 2)
+        ]
+        (lists / f"{split}.nbest").write_text("".join(rows), encoding="utf-8")
+    args = ("--pair", "en-de", "--seeds", 1, "--source-rows", 200, "--target-rows", 200)
+    done = run_recipe("seq2seq", tmp_path / "work", *args, "--nbest", lists)
+    assert "BLEU" in done.stdout
+    for name in ("forwards", "reversed", "ensemble"):
+        assert (tmp_path / "work" / f"{name}.json").exists()
+
+
+@pytest.mark.shared_data
+@pytest.mark.skipif(not REAL_DATA.is_dir(), reason="needs real corpora: set VASWANI_DATA")
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("multi30k", ("--data", REAL_DATA / "multi30k")),
+        ("tatoeba", ("--data", REAL_DATA / "tatoeba-en-de")),
+        ("lm", ("--data", REAL_DATA / "wikitext-2")),
+        ("parsing", ("--data", REAL_DATA / "craft-treebank")),
+    ],
+)
+def test_on_real_text(name, args, tmp_path):
+    run_recipe(name, tmp_path / "work", *args)
+    result_of(tmp_path / "work")

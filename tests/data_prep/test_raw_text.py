@@ -1,0 +1,214 @@
+"""Scripts over raw text: sentences of files with markup, Moses' tokens, summaries; a full disk."""
+
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import REPO, Fork, run_program
+from tests.support.scripts import assert_one_line_error, run_script
+from tests.support.toy_text import FOLDER, toy_lines
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.text.summaries import (
+    READERS,
+    Example,
+    read_csv,
+    read_examples,
+    split_at_stops,
+    write_examples,
+)
+
+SGML = b"""<srcset setid="t" srclang="any">
+<DOC sysid="ref" docid="a.b/c" genre="news">
+<hl>
+<Seg id="1">Rock &amp; Roll &quot;x&quot; &#8211; AT&T &notice; &copy=1</SEG>
+</hl>
+<p>
+<seg
+ id="2">  spans
+  two lines&#10;and&NewLine;more </seg><seg id=3></seg>
+</p></DOC>
+<doc docid='d'><seg id="1">\xc3\xa4</seg></doc>
+</srcset>
+"""
+SEGMENTS = ['Rock & Roll "x" – AT&T &notice; &copy=1', "spans two lines and more", "", "ä"]
+TRAINING = """<doc docid="1" genre="lectures">
+<url>http://www.ted.com/talks/x</url>
+<speaker>A Person</speaker>
+<keywords>talks, x</keywords>
+<talkid>1</talkid>
+<title>A title</title>
+<description>TED Talk: what &amp; why.</description>
+ Thank you so much, Chris.
+<reviewer href="x">Somebody</reviewer>
+
+It's <i>really</i> great.
+</doc>
+"""
+SENTENCES = [
+    *("A title", "TED Talk: what & why.", "Thank you so much, Chris.", ""),
+    "It's <i>really</i> great.",
+]
+
+
+def test_segments_and_training_text(tmp_path):
+    (tmp_path / "t.sgm").write_bytes(SGML)
+    (tmp_path / "train.tags.de-en.en").write_text(TRAINING)
+    files = (tmp_path / "t.sgm", tmp_path / "train.tags.de-en.en")
+    done = run_script("data-prep/sentences.py", *files)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:-1] == [*SEGMENTS, *SENTENCES]
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b"<seg>a</seg>\n<seg>b\n", 2),
+        (b"<seg>a<seg>b</seg></seg>\n", 1),
+        (b"a</seg>\n", 1),
+    ],
+)
+def test_damaged_markup_is_named_and_nothing_is_written(tmp_path, content, line):
+    (tmp_path / "x").write_bytes(content)
+    done = run_script("data-prep/sentences.py", "x", "--output", "out", cwd=tmp_path)
+    assert_one_line_error(done, f"x:{line}: <seg> without </seg>")
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("language", "flags", "raw", "expected"),
+    [
+        # Expected by the rules of tokenizer.perl and normalize-punctuation.perl.
+        ("en", (), "A man's well-known hat, 5,300 \u201ccups\u201d.",
+         "A man &apos;s well-known hat , 5,300 &quot; cups . &quot;"),
+        ("de", ("--lowercase", "--no-escape"), "\u00dcber R&B", "\u00fcber r & b"),
+        ("de", ("--aggressive",), "rot-wei\u00df", "rot @-@ wei\u00df"),
+        ("en", ("--no-normalize",), "\u201ca\u201d", "\u201c a \u201d"),
+        ("en", ("--no-tokenize",), "\u201ca\u201d, b", '"a," b'),
+        ("fr", ("--detokenize",), "l&apos; ami ( 5.30 ) : a &amp; b !", "l'ami (5.30) : a & b !"),
+    ],
+)  # fmt: skip
+def test_flags_of_tokenization(language, flags, raw, expected):
+    command = ("data-prep/normalize_tokenize.py", "--language", language, *flags)
+    done = run_script(*command, stdin=f"{raw}\n".encode())
+    assert (done.stdout, done.stderr) == (f"{expected}\n", "")
+
+
+def write_lines(path, records) -> str:
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records), "utf-8")
+    return str(path)
+
+
+def test_scitldr(tmp_path):
+    record = {"source": ["One  thing.\n", " ", "Another.\u2028"], "target": ["A.", "B."], "x": 1}
+    path = write_lines(tmp_path / "train.jsonl", [record])
+    assert list(READERS["scitldr"](path)) == [Example(["One thing.", "Another."], ["A.", "B."])]
+    for other in ([], {"source": "text", "target": ["t"]}, {"source": ["text"], "target": [1]}):
+        write_lines(tmp_path / "train.jsonl", [record, other])
+        with pytest.raises(UserError, match="train.jsonl:2: .*needs '.*', a list of texts"):
+            list(READERS["scitldr"](path))
+
+
+def test_a_table_whose_fields_hold_line_breaks(tmp_path):
+    path = tmp_path / "test.csv"
+    text = 'id,article,highlights\r\n1,"He said: ""Go."" Then\r\nhe went.","One .\nTwo ."\r\n'
+    path.write_bytes(text.encode())
+    assert list(read_csv(str(path))) == [
+        Example(['He said: "Go."', "Then he went."], ["One .\nTwo ."])
+    ]
+    for text in ("id,text\n1,a\n", "id,article,highlights\n1,a\n"):
+        path.write_text(text)
+        with pytest.raises(UserError, match="test.csv:2: no article or no highlights.*are id, "):
+            list(read_csv(str(path)))
+
+
+def test_sentences_end_at_stops():
+    for sentences in (
+        ["One.", "Two!", "Three?", "Four"],
+        ["He said “No.”", "And left."],
+        ["Version 1.2 of it. e.g. this"],
+        ["It grew (fast.)", "\u00c9mile saw it.", "Ä"],
+        [],
+    ):
+        assert split_at_stops("  ".join(sentences)) == sentences
+
+
+def test_summaries_that_are_written_are_read(tmp_path):
+    examples = [Example(["A a.", "B."], ["s", "t"]), Example([], ["s"]), Example(["a"], [])]
+    examples += [Example(["\u2028".join("cd")], ["u"])]
+    written = write_examples(iter(examples), str(tmp_path / "test"))
+    assert written == (2, 2)
+    assert (tmp_path / "test.article").read_text("utf-8") == "A a. B.\nc\u2028d\n"
+    assert (tmp_path / "test.summary").read_text("utf-8") == "s\nu\n"
+    assert list(read_examples(str(tmp_path / "test.jsonl"))) == [
+        examples[0], Example(["c d"], ["u"]),
+    ]  # fmt: skip
+    with pytest.raises(UserError, match="no example with an article and a summary"):
+        write_examples(iter(examples[1:3]), str(tmp_path / "empty"))
+    assert not list(tmp_path.glob("*empty*"))
+
+
+@pytest.mark.parametrize("pair", [path.name for path in sorted(FOLDER.glob("en-*"))])
+def test_held_out_toy_text_is_new(pair):
+    """No sentence of validation or test occurs in training, on either side."""
+    for language in pair.split("-"):
+        splits = [toy_lines(f"{pair}/{split}.{language}") for split in ("train", "valid", "test")]
+        everything = [line for lines in splits for line in lines]
+        assert len(set(everything)) == len(everything) > 500
+
+
+LIMIT = 1 << 14  # bytes that the "disk" takes
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory) -> Path:
+    """A file so large that no output fits the limit; the other side is beside it."""
+    folder, rng = tmp_path_factory.mktemp("text"), random.Random(7)
+    for name in ("train.de", "train.en"):
+        lines = (f"{rng.getrandbits(50)} {rng.getrandbits(50)} {n}\n" for n in range(2000))
+        (folder / name).write_text("".join(lines))
+    return folder / "train.en"
+
+
+def on_a_full_disk(words: list[str]) -> None:
+    """RLIMIT_FSIZE fails a write as a full disk does (EFBIG for ENOSPC), on every machine."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, LIMIT))
+    run_program(words)
+
+
+@pytest.mark.parametrize("script", ["check_corpus.py", "binarize.py"])
+def test_a_full_disk_is_one_line_and_leaves_no_output(large, tmp_path, script):
+    """Of one that writes compressed files, and of one that makes a folder."""
+    sides = (
+        large,
+        large.with_suffix(".de"),
+        "--clean",
+        tmp_path / "o.en.gz",
+        tmp_path / "o.de.gz",
+    )
+    splits = [
+        word for s in ("train", "valid", "test") for word in (f"--{s}", large.with_suffix(""))
+    ]
+    folder = ("--pair", "en-de", *splits, "--output", tmp_path / "o", "--workers", 1)
+    given = sides if script == "check_corpus.py" else folder
+    done = Fork(on_a_full_disk, [f"{REPO}/data-prep/{script}", *map(str, given)]).wait()
+    assert_one_line_error(done, f"{script}: error:", "File too large")
+    assert not any(tmp_path.iterdir())
+    done = run_script(f"data-prep/{script}", *given)
+    assert done.returncode == 0 and any(tmp_path.iterdir()), done.stderr
+
+
+def test_a_reader_that_leaves_is_no_error(large):
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, REPO / "data-prep" / "normalize_tokenize.py", "--language", "en"]
+    with open(write, "wb") as pipe:
+        done = subprocess.run(
+            [*command, "--input", large, "--workers", "1"], stdout=pipe, stderr=subprocess.PIPE
+        )
+    assert (done.returncode, done.stderr) == (141, b"")
