@@ -6,7 +6,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
@@ -146,23 +145,6 @@ def test_two_at_once(recipe, tmp_path):
         (tmp_path / "-work ü" / "go").touch()
     assert first.wait() == 0
     assert second.returncode == 1 and "another run is at work there" in second.stderr
-
-
-def test_a_killed_step_is_done_again(recipe, tmp_path):
-    steps = "step a bash -c \"echo x >>'$work/x'; [[ -f '$work/go' ]] || sleep 60\"\n"
-    (tmp_path / "made.sh").write_text(RECIPE + steps, encoding="utf-8")
-    work = tmp_path / "-work ü"
-    command = ["bash", tmp_path / "made.sh", "--work", work]
-    first = subprocess.Popen(
-        command, env=quick_environment(), stderr=subprocess.DEVNULL, start_new_session=True
-    )
-    while not (work / "x").exists():
-        time.sleep(0.05)
-    os.killpg(first.pid, signal.SIGKILL)
-    first.wait()
-    (work / "go").touch()
-    assert recipe(steps).returncode == 0
-    assert (work / "x").read_text() == "x\nx\n"
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path):
@@ -320,13 +302,3 @@ def test_every_recipe_prints_its_commands_and_its_help(name, tmp_path):
     shown = run_bash(script, "--help")
     assert shown.returncode == 0 and f"bash recipes/{name}.sh" in shown.stdout
     assert "--scale tiny" in shown.stdout and "shellcheck" not in shown.stdout
-
-
-def test_the_time_is_estimated_from_the_first_speed_that_fairseq_knows():
-    log = ["{'max_update': 1200,"]
-    for update, speed in ((1, "0"), (2, "2"), (3, "9")):
-        record = f'"loss": "9", "wps": "{speed}", "ups": "{speed}", "num_updates": "{update}"'
-        log.append(f"INFO | train_inner | {{{record}}}")
-    steps = [sys.executable, str(REPO / "recipes" / "lib" / "steps.py"), "progress"]
-    done = subprocess.run(steps, input="\n".join(log), capture_output=True, text=True, check=True)
-    assert done.stderr == "at most 10 min for 1,200 updates\n"

@@ -1,19 +1,15 @@
 """recipes/experiments.py: rows as data, trainings that are shared and resumed, the report."""
 
-import contextlib
-import io
 import json
 import re
-import subprocess
 import sys
-import threading
 
 import pytest
 from fairseq_flags import model_config, parsed
 
 from tests.conftest import REPO
-from tests.support.commands import import_fairseq, in_fork
-from tests.support.scripts import assert_one_line_error, run_script
+from tests.support.programs import run_bash_in_forks
+from tests.support.scripts import assert_one_line_error, quick_environment, run_script
 
 sys.path.insert(0, str(REPO / "recipes"))
 import experiments  # noqa: E402
@@ -61,39 +57,16 @@ def test_the_rows_of_table_3_are_the_papers():
             assert getattr(scaled, head) * 8 == width, name
 
 
-MODULES = {"vaswani": "vaswani_plugin.cli"}
-MODULES |= {f"fairseq-{name}": f"fairseq_cli.{name}" for name in ("train", "generate")}
-ONE_AT_A_TIME = threading.Lock()
-
-
-def run_forked(command: list[str], stdout, stderr, env) -> subprocess.CompletedProcess:
-    """`subprocess.run` for the commands of an experiment; a new Python would start for seconds."""
-    found = []
-
-    def run() -> None:
-        found.append(in_fork("-m", MODULES[command[0]], *command[1:], env=env))
-
-    with ONE_AT_A_TIME:
-        # A fork of a pool's thread would wait for that thread in the end: for itself.
-        (thread := threading.Thread(target=run)).start()
-        thread.join()
-    stdout.write(found[0].stdout + found[0].stderr)
-    return found[0]
-
-
 @pytest.fixture(scope="module")
 def finished(toy_data_bin, tmp_path_factory):
     """All rows with two seeds: what was printed, the work folder, the flags."""
     folder = tmp_path_factory.mktemp("my experiment")
     (folder / "rows.tsv").write_text(SMALL, encoding="utf-8")
     args = ("--data", toy_data_bin, "--work", folder / "work", "--seeds", "1,2", "--parallel", 2)
-    import_fairseq()
-    printed = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
-        patch.setattr(experiments.subprocess, "run", run_forked)
-        patch.setattr(sys, "argv", list(map(str, (SCRIPT, folder / "rows.tsv", *args))))
-        experiments.main()
-    return printed.getvalue(), folder, args
+    command = ("-c", 'python "$@"', "bash", REPO / SCRIPT, folder / "rows.tsv", *args)
+    done = run_bash_in_forks(*command, env=quick_environment())
+    assert done.returncode == 0, done.stderr
+    return done.stdout, folder, args
 
 
 def test_the_report(finished):

@@ -47,15 +47,6 @@ def test_too_long_a_text_is_refused_with_the_remedy(task, make):
         model(torch.tensor(random_texts(task.source_dictionary, [11])))
 
 
-@pytest.mark.parametrize(
-    ("changes", "limit"),
-    [({}, 40), ({"add_bos_token": True}, 41), ({"max_target_positions": 99}, 99)],
-    ids=str,
-)
-def test_position_limit(task, changes, limit):
-    assert make_language_model(task, **changes).max_positions() == limit
-
-
 @pytest.mark.parametrize("name", [row.name for row in LANGUAGE_MODELS])
 def test_row_through_parser_and_build(name):
     n, d, ff, heads = ROWS[name]

@@ -1,13 +1,9 @@
 """--checkpoint-activations and --compile change what training costs, and no result."""
 
-import shutil
-
 import pytest
 import saved_tensors
 import torch
 from model_factory import SIZES, make_model, make_task, random_batch
-
-from vaswani_plugin.modules.transformer import Stack
 
 LENGTHS = [(9, 7), (4, 11), (12, 2)]
 
@@ -57,25 +53,14 @@ def test_evaluation_is_not_touched(task):
         make_model(task, checkpoint_activations=on, compile=on).eval() for on in (False, True)
     )
     switched.load_state_dict(plain.state_dict())  # the same keys
-    assert all(stack.run_layer is not None for stack in stacks(switched))
+    assert switched.encoder.run_layer and switched.decoder.run_layer
     with torch.no_grad():
         assert switched(**batch)[0].equal(plain(**batch)[0])
 
 
-def stacks(model) -> list[Stack]:
-    return [model.encoder, model.decoder]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("g++"), reason="no C++ compiler: --compile cannot be tested")
-def test_compiled_layers_give_the_same_gradients(task):
-    """Without dropout: a compiled layer draws its masks in an order of its own."""
-    batch = random_batch(task, LENGTHS)
-    plain, compiled = (make_model(task, compile=on) for on in (False, True))
-    assert_same(train_once(compiled, batch), train_once(plain, batch), atol=1e-5, rtol=1e-4)
-
-
-def test_other_shapes_of_batches_compile_nothing_again(task, monkeypatch):
+def test_compiled_layers_give_the_same_gradients_and_other_shapes_compile_nothing_again(
+    task, monkeypatch
+):
     """A layer's code is compiled once for all layers of its kind, and for all shapes."""
     compiler = torch.compile
     monkeypatch.setattr(
@@ -85,9 +70,10 @@ def test_other_shapes_of_batches_compile_nothing_again(task, monkeypatch):
     # PyTorch has no public name for the number of graphs that it compiled.
     compiled = torch._dynamo.utils.counters["stats"]
     compiled.clear()
-    model = make_model(task, compile=True)
+    plain, model = (make_model(task, compile=on) for on in (False, True))
     model.decoder.run_layer = None  # its layers would take two thirds of the time
-    train_once(model, random_batch(task, LENGTHS))
+    batch = random_batch(task, LENGTHS)
+    assert_same(train_once(model, batch), train_once(plain, batch), atol=1e-5, rtol=1e-4)
     graphs = compiled["unique_graphs"]
     assert graphs == 1 < SIZES["encoder_layers"]
     for lengths in ([(5, 4), (3, 6)], [(20, 3), (3, 20)], [(6, 6)] * 7, [(2, 31), (40, 2)]):

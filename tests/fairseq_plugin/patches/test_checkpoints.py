@@ -1,13 +1,11 @@
 """Checkpoints: what loads, what is refused and with which words, and saves that survive a kill."""
 
-import argparse
 import os
 import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from fairseq import checkpoint_utils, utils
@@ -33,14 +31,6 @@ class RunsCode:
 
 def load(path: Path) -> dict:
     return checkpoint_utils.load_checkpoint_to_cpu(str(path))
-
-
-def test_namespaces_and_numbers_load(tmp_path):
-    held = [argparse.Namespace(arch="a"), np.float32(0.5), np.arange(3), np.array([True, False])]
-    torch.save(held, tmp_path / "held.pt")
-    namespace, number, *arrays = torch.load(tmp_path / "held.pt", weights_only=True)
-    assert (namespace.arch, number) == ("a", 0.5)
-    assert [array.tolist() for array in arrays] == [[0, 1, 2], [True, False]]
 
 
 def test_a_checkpoint_that_would_run_code_is_refused(tmp_path, stock_checkpoint):

@@ -117,9 +117,7 @@ def test_evaluation_line_by_line(data, checkpoint):
 
 
 @pytest.mark.parametrize(
-    "flags",
-    [(), ("--tokens-per-sample", "33"), ("--tokens-per-sample", "33", "--context-window", "5")],
-    ids=str,
+    "flags", [(), ("--tokens-per-sample", "33", "--context-window", "5")], ids=str
 )
 def test_what_would_not_be_scored_is_an_error(data, checkpoint, flags):
     """fairseq says "Perplexity: 1.00" where no sample fits."""

@@ -10,7 +10,6 @@ import torch
 from fairseq import tasks
 from fairseq.data import (
     LanguagePairDataset,
-    TokenBlockDataset,
     language_pair_dataset,
 )
 from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetBuilder
@@ -119,16 +118,6 @@ def test_alignments_constraints_and_other_datasets_are_left_to_fairseq(files):
     for name in ("align_dataset", "constraints"):
         assert not SentencePairs.can_hold(make_fairseqs(*files, **{name: [torch.tensor([0])] * 30}))
     assert not SentencePairs.can_hold(make_pairs(*files))
-
-
-def test_sources_alone_and_those_of_other_files(files):
-    source, target = files
-    alone = make_pairs(source, None)
-    for sample in alone.__getitems__([7, 2]):
-        assert sample["target"] is None and sample["source"].equal(source[int(sample["id"])])
-    blocks = TokenBlockDataset(source, source.sizes, None, PAD, EOS, break_mode="eos")
-    mixed = make_pairs(blocks, target).__getitems__([1, 0])
-    assert [sample["source"].tolist() for sample in mixed] == [source[i].tolist() for i in (1, 0)]
 
 
 def test_a_file_that_was_cut_off_is_named(files, tmp_path):

@@ -6,13 +6,16 @@ import pytest
 import torch
 from fairseq import utils
 from fairseq.dataclass.configs import GenerationConfig
+from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.sequence_scorer import SequenceScorer
 from fairseq_flags import generation_config
 from omegaconf import OmegaConf
 from search_setup import make_peaked_model, make_sample, make_translation_task
+from toy_bundle import write_checkpoint, write_data
 
 from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
+from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.search.finished import FairseqRules, PaperRules
 
 SYMBOLS = 20
@@ -56,18 +59,31 @@ def test_partial_options_of_eval_bleu_are_filled_up(model):
     args = argparse.Namespace(beam=2)
     assert settings(task.build_generator([model], args)) == (2, 0.6, 1.0, 50)
     assert vars(args) == {"beam": 2}
-    assert settings(task.build_generator([model], argparse.Namespace())) == (4, 0.6, 1.0, 50)
 
 
-@pytest.mark.parametrize("make", [GenerationConfig, lambda: OmegaConf.structured(GenerationConfig)])
-def test_a_configuration_that_no_parser_made_is_filled_up(model, make):
+def test_a_configuration_that_no_parser_made_is_filled_up(model):
     """A checkpoint's `cfg.generation`, or Hydra's: fairseq's defaults are nobody's choice."""
     task = make_translation_task(SYMBOLS)
-    assert settings(task.build_generator([model], make())) == (4, 0.6, 1.0, 50)
-    given = make()
-    given.beam, given.max_len_b = 3, 20
-    assert settings(task.build_generator([model], given)) == (3, 0.6, 1.0, 20)
-    assert (given.beam, given.lenpen) == (3, 1)  # it is the caller's
+    for given in (GenerationConfig(), OmegaConf.structured(GenerationConfig)):
+        assert settings(task.build_generator([model], given)) == (4, 0.6, 1.0, 50)
+        given.beam, given.max_len_b = 3, 20
+        assert settings(task.build_generator([model], given)) == (3, 0.6, 1.0, 20)
+        assert (given.beam, given.lenpen) == (3, 1)  # it is the caller's
+
+
+def test_the_hub_translates_as_the_paper_does(tmp_path):
+    """fairseq's hub interface: a folder with its dictionaries, and an ensemble of two."""
+    write_data(tmp_path)
+    for seed, name in enumerate(("one.pt", "other.pt"), start=1):
+        write_checkpoint(tmp_path, tmp_path / name, seed=seed)
+    hub = VaswaniTransformer.from_pretrained(str(tmp_path), "one.pt:other.pt")
+    assert isinstance(hub, GeneratorHubInterface) and len(hub.models) == 2
+    seen, build = [], hub.task.build_generator
+    hub.task.build_generator = lambda *args, **options: (
+        seen.append(build(*args, **options)) or seen[0]
+    )
+    assert hub.translate(["the old"], beam=3)[0]
+    assert settings(seen[0]) == (3, 0.6, 1.0, 50)
 
 
 @pytest.mark.parametrize(("penalty", "rules"), [("paper", PaperRules), ("fairseq", FairseqRules)])
