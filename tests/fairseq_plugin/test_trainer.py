@@ -84,4 +84,6 @@ def test_the_report_of_a_training():
     assert "max-tokens 4000 x 2 device(s) x update-freq 3 = 24000 padded tokens at most, " in line
     assert line.endswith("changed: optimizer.adam_eps=1e-08")
     flags = ("--arch", "vaswani_seq2seq_lstm_tiny", "--batch-size", "8")
-    assert "an update:" not in report(training_config(*flags))
+    line = report(training_config(*flags))
+    assert "criterion.label_smoothing=0.0, optimization.clip_norm=5.0" in line
+    assert "an update:" not in line

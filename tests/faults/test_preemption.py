@@ -58,6 +58,13 @@ def test_a_finished_training_is_finished(start, tmp_path):
     assert updates_in(tmp_path / "run" / "checkpoint_last.pt") == 14
 
 
+def test_before_it_begins_there_is_nothing_to_save(start, tmp_path):
+    fault = signalled_in("__init__", 1, owner=VaswaniTrainer.__base__)
+    run = start(tmp_path / "run", fault=fault)
+    assert run.wait() == EXIT_CODE
+    assert not list((tmp_path / "run").glob("*.pt"))
+
+
 ENDING = """
 import atexit, os, signal, sys
 atexit.register(os.kill, os.getpid(), signal.SIGTERM)

@@ -64,6 +64,9 @@ def test_hidden_states_are_those_of_each_layer(models, batch):
     assert len(ours) == 3
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one[source.T], other[source.T], **NEAR)  # (S, B, D)
+    order = torch.tensor([2, 0, 0])
+    reordered = models[0].encoder.reorder_encoder_out(encoded[0], order)["encoder_states"]
+    assert all(one.equal(x[:, order]) for one, x in zip(reordered, ours, strict=True))
     assert not models[0].encoder(batch["src_tokens"])["encoder_states"]
     ours, theirs = (model(**batch, return_all_hiddens=True)[1]["inner_states"] for model in models)
     assert len(ours) == 4
