@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from fairseq.models import ARCH_MODEL_REGISTRY
-from fairseq.tasks import TASK_REGISTRY
 from meta import (
     HAVE_SOURCES,
     KINDS,
@@ -46,14 +44,9 @@ def counted(monkeypatch):
 
 WAITS = {
     "item": lambda x: x.sum().item(),
-    "bool": lambda x: bool(x.any()),
-    "tolist": lambda x: x.tolist(),
-    "nonzero": lambda x: x.nonzero(),
     "mask": lambda x: x[x > 0],
-    "to the host": lambda x: x.cpu(),
     "from the host": lambda x: torch.zeros(2, device="cpu").to(x.device),
     "into it": lambda x: x.copy_(torch.zeros(2, device="cpu")),
-    "mixed": lambda x: torch.nn.functional.embedding(x.long(), torch.zeros(4, 3, device="cpu")),
 }
 
 
@@ -89,15 +82,3 @@ def test_every_model_only_launches_kernels(name, training, counted):
                 loss, _, _ = make_criterion(task)(model, sample)
         assert loss.device == META and loss.shape == ()
         assert len(counted) == (family.model in RECURRENT and lengths is None)
-
-
-def test_every_registered_architecture_is_among_them():
-    ours = {
-        name
-        for name, model in ARCH_MODEL_REGISTRY.items()
-        if model.__module__.startswith("vaswani_plugin.")
-    }
-    models = {family.model for family, _ in ROWS.values()}  # names of their default sizes
-    assert ours == set(ROWS) | models and len(ours) > 20
-    tasks = {name for name in TASK_REGISTRY if name.startswith("vaswani_")}
-    assert tasks == {family.task for family, _ in ROWS.values()}

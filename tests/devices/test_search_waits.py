@@ -31,11 +31,6 @@ from vaswani_plugin.search import beam_search
 from vaswani_plugin.search.models import Sources, TransformerModel
 
 BEAM, STEPS = 4, 8  # the first slots last for five
-DECODERS = [
-    *((name, 0) for name in sorted(KINDS) if ROWS[name][0].model == "vaswani_transformer"),
-    ("vaswani_debug", 3),
-]
-LANGUAGE_MODELS = [name for name in sorted(KINDS) if ROWS[name][0].model == "vaswani_lm"]
 WAITS = {"_local_scalar_dense", "nonzero", "masked_select", "is_nonzero"}
 
 
@@ -57,29 +52,25 @@ def without_kernels(model):
     return model
 
 
-@pytest.mark.parametrize("make", [FairseqModel, without_kernels])
-@pytest.mark.parametrize(("name", "window"), DECODERS)
+CASES = [("vaswani_debug", 3, FairseqModel), ("vaswani_debug", 3, without_kernels)]
+for kind in sorted(KINDS):
+    if ROWS[kind][0].model == "vaswani_transformer":
+        CASES += [(kind, 0, FairseqModel), (kind, 0, without_kernels)]
+    if ROWS[kind][0].model == "vaswani_lm":
+        CASES += [(kind, 0, text_model)]
+
+
+@pytest.mark.parametrize(("name", "window", "make"), CASES)
 def test_a_decoder_advances(name, window, make):
     family, row = ROWS[name]
     task = make_meta_task(family)
     model = make_meta_model(family, row, task, attention_window=window, **shallow(family)).eval()
-    sample = make_meta_sample(model)
+    sources = make_meta_sample(model)["net_input"]["src_tokens"]
+    translates = make is not text_model
+    lengths = np.full(len(sources), sources.size(1) - translates)
     with launches_only(), torch.no_grad():
         start, _ = make(model).prepare()
-        sources = sample["net_input"]["src_tokens"]
-        beams = start(Sources(sources, np.full(len(sources), sources.size(1) - 1), {}), BEAM, True)
-        run_steps(beams, BEAM, len(task.target_dictionary))
-
-
-@pytest.mark.parametrize("name", LANGUAGE_MODELS)
-def test_a_language_model_advances(name):
-    family, row = ROWS[name]
-    task = make_meta_task(family)
-    model = make_meta_model(family, row, task, **shallow(family)).eval()
-    prompts = make_meta_sample(model)["net_input"]["src_tokens"]
-    with launches_only(), torch.no_grad():
-        start, _ = text_model(model).prepare()
-        beams = start(Sources(prompts, np.full(len(prompts), prompts.size(1)), {}), BEAM, False)
+        beams = start(Sources(sources, lengths, {}), BEAM, translates)
         run_steps(beams, BEAM, len(task.target_dictionary))
 
 

@@ -7,15 +7,9 @@ import pytest
 import torch
 from search_setup import make_generator, make_peaked_model, make_sample, make_translation_task
 
+from tests.devices.test_search_waits import SETTINGS
 from vaswani_plugin.search import beam_search
 
-SETTINGS = {
-    "beam": {"beam": 4},
-    "greedy": {"beam": 1},
-    "fairseq's": {"beam": 4, "length_penalty": "fairseq"},
-    "no repeats": {"beam": 4, "no_repeat_ngram_size": 3},
-    "groups": {"beam": 4, "diverse_beam_groups": 2},
-}
 SOURCES = [
     [5, 6, 7],
     [8, 9, 10, 11, 12, 13, 14],
@@ -43,10 +37,13 @@ def test_the_same_translations(device, settings):
             assert one["score"].item() == pytest.approx(other["score"].item(), rel=1e-4)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_translates(device, dtype):
-    for hypotheses in translate(device, dtype, beam=4):
-        assert hypotheses and all(h["positional_scores"].isfinite().all() for h in hypotheses)
+@pytest.mark.parametrize(
+    ("dtype", "sampling"), [(torch.bfloat16, False), (torch.float16, False), (torch.float32, True)]
+)
+def test_half_precision_and_samples_are_numbers(device, dtype, sampling):
+    for hypotheses in translate(device, dtype, beam=4, sampling=sampling):
+        assert len(hypotheses) == 4
+        assert all(h["positional_scores"].isfinite().all() for h in hypotheses)
 
 
 def test_it_waits_once_in_several_steps(real_device, monkeypatch):
@@ -72,8 +69,3 @@ def test_it_waits_once_in_several_steps(real_device, monkeypatch):
         waits == 0 or step % beam_search.STEPS_BETWEEN_CHECKS == 0
         for step, waits in enumerate(in_step)
     )
-
-
-def test_sampling(device):
-    for hypotheses in translate(device, beam=3, sampling=True, sampling_topk=5):
-        assert len(hypotheses) == 3

@@ -12,9 +12,7 @@ from meta import HAVE_SOURCES, ROWS, make_criterion, make_meta_model, make_meta_
 from model_factory import make_model, make_task, random_batch
 
 from tests.gpu.conftest import REHEARSES
-from vaswani_plugin.kernels.fused_loss import fused_projected_loss
 from vaswani_plugin.modules.attention import MultiHeadAttention
-from vaswani_plugin.modules.loss import projected_loss
 
 TRAINING = (
     *("--arch", "vaswani_debug", "--task", "vaswani_translation", "--seed", "1"),
@@ -180,22 +178,6 @@ def test_an_update_equals_the_cpus(device):
         weights.append([p.detach().cpu() for p in parts[1].parameters()])
     for ours, expected in zip(*weights, strict=True):
         torch.testing.assert_close(ours, expected, rtol=0, atol=3e-3)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_fused_loss_is_the_plain_one(device, dtype):
-    generator = torch.Generator().manual_seed(2)
-    features = torch.randn(700, 64, generator=generator).to(device, dtype).requires_grad_()
-    weight = (0.3 * torch.randn(900, 64, generator=generator)).to(device, dtype).requires_grad_()
-    target = torch.randint(0, 900, (700,), generator=generator).to(device)
-    target[::5] = 1
-    results = []
-    for loss in (projected_loss, fused_projected_loss):
-        sums = loss(features, weight, target, 0.1, 1, True)
-        results.append((*sums, *torch.autograd.grad(sums.loss, (features, weight))))
-    near = {"rtol": 1e-4, "atol": 1e-3} if dtype == torch.float32 else {"rtol": 0.05, "atol": 0.1}
-    for found, expected in zip(reversed(results[1]), reversed(results[0]), strict=True):
-        torch.testing.assert_close(found.float(), expected.float(), **near)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

@@ -29,7 +29,7 @@ def padding(request, monkeypatch):
     monkeypatch.setattr(loss_module, "is_synchronous", lambda x: request.param)
 
 
-@pytest.fixture(params=[1, 2, 5, 1000], ids=lambda rows: f"{rows}-rows-a-chunk")
+@pytest.fixture(params=[1, 5, 1000], ids=lambda rows: f"{rows}-rows-a-chunk")
 def chunks(request, monkeypatch, padding):
     """The fused loss in chunks of so many tokens."""
     monkeypatch.setattr(loss_module, "chunk_rows", lambda *sizes, in_cache: request.param)
@@ -72,31 +72,13 @@ def test_one_input_alone_may_want_a_gradient(trained, padding):
 @pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
 def test_without_gradients_none_is_computed(monkeypatch, padding, off):
     """As in validation, of a trained weight."""
-    made = []
-
-    class Watched(loss_module._Gradients):
-        def __init__(self, *arguments) -> None:
-            super().__init__(*arguments)
-            made.append(self)
-
-        def add(self, chunk, of_logits) -> None:
-            super().add(chunk, of_logits)
-            self.added = True
-
-    monkeypatch.setattr(loss_module, "_Gradients", Watched)
     features, weight, target = make_case()
-    features.requires_grad_()
     weight = torch.nn.Parameter(weight)
-    sums = fused_projected_loss(features, weight, target, 0.1, PAD)
+    expected = fused_projected_loss(features, weight, target, 0.1, PAD).loss.detach()
+    monkeypatch.setattr(loss_module._Gradients, "add", lambda *_: pytest.fail("computed"))
     with off():
         silent = fused_projected_loss(features, weight, target, 0.1, PAD)
-    trained, validated = made
-    assert trained.added and trained.of_weight is not None
-    assert not hasattr(validated, "added")
-    assert validated.of_weight is None and validated.of_features is None
-    torch.testing.assert_close(silent.loss, sums.loss.detach(), atol=1e-12, rtol=0)
-    sums.loss.backward()
-    assert weight.grad.any() and features.grad.any()
+    torch.testing.assert_close(silent.loss, expected, atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("onednn", [False, True])

@@ -47,7 +47,7 @@ def allowed(tracker, number, names, beams):
 def test_exactly_the_well_formed_sequences_come_and_none_is_a_dead_end(labelled, max_openings):
     """Of sentences of several lengths, which leave the batch when all their trees are found."""
     tables, names = tables_and_names(labelled)
-    words, limits = [1, 2, 3, 3], [7, 8, 7, 5]
+    words, limits = [1, 2, 3, 3], [6, 8, 7, 5]
     tracker = WellFormedTrees(tables, torch.tensor(words), torch.tensor(limits), max_openings)
     tracker.advance(torch.full((4, 1), EOS), None)
     sentences, alive, found = [0, 1, 2, 3], [[()]] * 4, [set() for _ in words]
@@ -75,6 +75,7 @@ def test_exactly_the_well_formed_sequences_come_and_none_is_a_dead_end(labelled,
             [(*own[parent], name) for parent, name in beams]
             for own, beams in zip(alive, longer, strict=True)
         ]
+    assert not stay
     for count, limit, own in zip(words, limits, found, strict=True):
         assert own == all_trees(count, limit, max_openings, ("A", "B"), ("x",), labelled)
         assert len(own) > 1
