@@ -84,11 +84,12 @@ def test_nodes_that_share_no_folder_are_told_so(flags_of_tasks, tmp_path):
     assert resumed.log.count("only 1 of 2 workers see it; give all nodes the same --save-dir") == 2
 
 
-def test_a_training_repeats_itself_bit_by_bit(flags_of_tasks, tmp_path):
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_a_training_repeats_itself_bit_by_bit(flags_of_tasks, workers, tmp_path):
     """With dropout, and whoever loads the data."""
     flags = (*flags_of_tasks["translation"], "--dropout", 0.1, "--max-update", FEW)
     runs = [
-        train(tmp_path / f"{processes}", *flags, "--num-workers", processes, workers=2)
+        train(tmp_path / f"{processes}", *flags, "--num-workers", processes, workers=workers)
         for processes in (0, 2)
     ]
     assert [run.code for run in runs] == [0] * len(runs), runs[0].log

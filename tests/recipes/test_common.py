@@ -147,6 +147,23 @@ def test_two_at_once(recipe, tmp_path):
     assert second.returncode == 1 and "another run is at work there" in second.stderr
 
 
+def test_a_killed_step_is_done_again(recipe, tmp_path):
+    steps = "step a bash -c \"echo x >>'$work/x'; [[ -f '$work/go' ]] || sleep 60\"\n"
+    (tmp_path / "made.sh").write_text(RECIPE + steps, encoding="utf-8")
+    work = tmp_path / "-work ü"
+    command = ["bash", tmp_path / "made.sh", "--work", work]
+    first = subprocess.Popen(
+        command, env=quick_environment(), stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    while not (work / "x").exists():
+        time.sleep(0.05)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    (work / "go").touch()
+    assert recipe(steps).returncode == 0
+    assert (work / "x").read_text() == "x\nx\n"
+
+
 def test_ctrl_c_says_how_to_go_on(tmp_path):
     """And what a step printed at last is cut, however long: fairseq's configuration has 8 kB."""
     waits = "trap 'exit 130' INT; while :; do sleep .1; done"

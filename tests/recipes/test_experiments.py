@@ -6,9 +6,9 @@ import sys
 
 import pytest
 from fairseq_flags import model_config, parsed
+from tests.support.programs import run_bash_in_forks
 
 from tests.conftest import REPO
-from tests.support.programs import run_bash_in_forks
 from tests.support.scripts import assert_one_line_error, quick_environment, run_script
 
 sys.path.insert(0, str(REPO / "recipes"))
