@@ -6,9 +6,9 @@ import sys
 
 import pytest
 from fairseq_flags import model_config, parsed
-from tests.support.programs import run_bash_in_forks
 
 from tests.conftest import REPO
+from tests.support.recipes import run_in_forks
 from tests.support.scripts import assert_one_line_error, quick_environment, run_script
 
 sys.path.insert(0, str(REPO / "recipes"))
@@ -63,8 +63,8 @@ def finished(toy_data_bin, tmp_path_factory):
     folder = tmp_path_factory.mktemp("my experiment")
     (folder / "rows.tsv").write_text(SMALL, encoding="utf-8")
     args = ("--data", toy_data_bin, "--work", folder / "work", "--seeds", "1,2", "--parallel", 2)
-    command = ("-c", 'python "$@"', "bash", REPO / SCRIPT, folder / "rows.tsv", *args)
-    done = run_bash_in_forks(*command, env=quick_environment())
+    words = ("bash", "-c", 'python "$@"', "bash", REPO / SCRIPT, folder / "rows.tsv", *args)
+    done = run_in_forks(list(map(str, words)), quick_environment())
     assert done.returncode == 0, done.stderr
     return done.stdout, folder, args
 

@@ -45,7 +45,7 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
 """
 
 
-def _run_in_forks(command: list[str], env: dict[str, str]) -> subprocess.CompletedProcess:
+def run_in_forks(command: list[str], env: dict[str, str]) -> subprocess.CompletedProcess:
     """Run a command of bash; its programs of `FORKED` are forks of this process."""
     import_fairseq()
     with (
@@ -107,7 +107,7 @@ def run_recipe(
     script = REPO / "recipes" / f"{name}.sh"
     command = [str(word) for word in (script, "--scale", "tiny", "--cpu", "--work", work, *args)]
     if forked:
-        done = _run_in_forks(["bash", *command], quick_environment())
+        done = run_in_forks(["bash", *command], quick_environment())
     else:
         done = run_bash(*command, timeout=SECONDS)
     assert done.returncode == 0, done.stderr[-3000:]
