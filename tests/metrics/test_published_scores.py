@@ -11,7 +11,6 @@ import pytest
 from sacrebleu.metrics import BLEU
 
 from tests.conftest import REPO
-from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.metrics.bleu import (
     corpus_score,
     make_scoring_tokenizer,
@@ -131,16 +130,3 @@ def test_tokens_are_the_perl_scripts_line_by_line() -> None:
         replaced = [tokenize(replace_unicode_punctuation(line)) for line in raw]
         found = [split_compounds(line) for line in replaced]
         assert found == lines(f"{system}.norm.tok.atat.de"), system
-
-
-def test_the_command_prints_the_published_scores(capsys: pytest.CaptureFixture) -> None:
-    system = DATA / "PROMT-Rule-based.4735.raw.de.gz"
-    reference = DATA / f"{REFERENCE}.de.gz"
-    flags = ["--hypothesis", str(system), "--reference", str(reference), "--language", "de"]
-    assert main(["bleu", *flags]) == 0
-    shown = capsys.readouterr().out.splitlines()
-    assert shown[0] == "tokenized BLEU  16.26"
-    assert shown[1] == "compound-split  17.02"
-    assert shown[2].startswith(
-        "sacreBLEU       16.61  nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp"
-    )

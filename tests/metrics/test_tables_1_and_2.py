@@ -20,13 +20,6 @@ def test_table_1_by_hand() -> None:
     ]
     paths = [row.path_length for row in rows]
     assert paths == pytest.approx([1, 50, math.log(50) / math.log(3), 3.125])
-    formulas = [(r.operations_formula, r.sequential_formula, r.path_formula) for r in rows]
-    assert formulas == [
-        ("n^2 d", "1", "1"),
-        ("n d^2", "n", "n"),
-        ("k n d^2", "1", "log_k n"),
-        ("r n d", "1", "n/r"),
-    ]
 
 
 @pytest.mark.parametrize(("n", "k"), [(81, 3), (128, 2), (126, 5)])
@@ -49,21 +42,6 @@ def test_power_is_found_again() -> None:
     assert fitted_exponent(sizes, values) == pytest.approx(slope)
 
 
-# Table 2, transcribed a second time: BLEU EN-DE, BLEU EN-FR, FLOPs EN-DE, FLOPs EN-FR
-IN_TABLE_2 = """
-ByteNet                     | 23.75 |       |         |
-Deep-Att + PosUnk           |       | 39.2  |         | 1.0e+20
-GNMT + RL                   | 24.6  | 39.92 | 2.3e+19 | 1.4e+20
-ConvS2S                     | 25.16 | 40.46 | 9.6e+18 | 1.5e+20
-MoE                         | 26.03 | 40.56 | 2.0e+19 | 1.2e+20
-Deep-Att + PosUnk, ensemble |       | 40.4  |         | 8.0e+20
-GNMT + RL, ensemble         | 26.30 | 41.16 | 1.8e+20 | 1.1e+21
-ConvS2S, ensemble           | 26.36 | 41.29 | 7.7e+19 | 1.2e+21
-Transformer (base)          | 27.3  | 38.1  | 3.3e+18 |
-Transformer (big)           | 28.4  | 41.8  | 2.3e+19 |
-"""
-
-
 def test_the_papers_figures_from_their_inputs() -> None:
     base, big = paper_trainings()
     assert base["flops"] == pytest.approx(12 * 3600 * 8 * 9.5e12)
@@ -73,11 +51,3 @@ def test_the_papers_figures_from_their_inputs() -> None:
     rows = {row.model: row for row in TABLE_2}
     for row in (base, big):
         assert rows[row["model"]].flops_en_de == row["printed_flops"]
-
-
-def test_table_2():
-    for line, row in zip(IN_TABLE_2.strip().split("\n"), TABLE_2, strict=True):
-        model, *cells = (cell.strip() for cell in line.split("|"))
-        assert row.model == model
-        expected = [float(cell) if cell else None for cell in cells]
-        assert [row.bleu_en_de, row.bleu_en_fr, row.flops_en_de, row.flops_en_fr] == expected

@@ -7,9 +7,10 @@ from hashlib import sha256
 
 import pytest
 from browser import Browser
-from services import fake_service, running, wait_for
+from services import fake_service, running
 
 from tests.figures.test_attention_page import click
+from tests.support.commands import wait_for
 from vaswani_plugin.serving.app import page, policy
 
 TEXT = "The old doctor sleeps.\n\n  Why?  "

@@ -9,7 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from services import LibreTranslateAPI, fake_service, get, httpx, running, wait_for
+from services import LibreTranslateAPI, fake_service, get, httpx, running
+
+from tests.support.commands import wait_for
 
 GOOD = {"q": "Hello you", "source": "en", "target": "de"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}

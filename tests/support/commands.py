@@ -159,13 +159,11 @@ class Fork:
         Raises:
             AssertionError: it has not ended after `timeout` seconds; it is killed.
         """
-        end = time.monotonic() + timeout
-        # `join` with a timeout would wait for its children, too.
-        while self.process.exitcode is None:
-            if time.monotonic() > end:
-                self.kill()
-                raise AssertionError(f"no end after {timeout} s: {self.output()}")
-            time.sleep(0.005)
+        try:  # `join` with a timeout would wait for its children, too
+            wait_for(lambda: self.process.exitcode is not None, timeout, self.output)
+        except AssertionError:
+            self.kill()
+            raise
         _, out, err = self.files
         ended = subprocess.CompletedProcess([], self.process.exitcode, _text(out), _text(err))
         self._opened.__exit__(None, None, None)
@@ -180,14 +178,25 @@ class Fork:
 
     def wait_for(self, text: str, timeout: float = 120) -> None:
         """Wait until it has printed something."""
-        end = time.monotonic() + timeout
-        while text not in self.output():
-            assert time.monotonic() < end, f"no {text!r} in {timeout} s: {self.output()}"
-            time.sleep(0.005)
+        wait_for(lambda: text in self.output(), timeout, self.output)
 
     def output(self) -> str:
         """What it has printed, errors at the end."""
         return _text(self.files[1]) + _text(self.files[2])
+
+
+def wait_for(
+    condition: Callable[[], object], seconds: float = 120, said: Callable[[], object] = str
+) -> None:
+    """Wait until a condition holds.
+
+    Raises:
+        AssertionError: it doesn't within this time; with what `said` returns.
+    """
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"waited {seconds} s in vain: {said()}"
+        time.sleep(0.005)
 
 
 def python_command(*arguments: object) -> list[str]:

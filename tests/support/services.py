@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -101,15 +100,3 @@ def fake_service(**given: Any) -> list[str]:
 def get(service: Running, path: str) -> Any:
     """The answer to a GET; without certificates, which take httpx longer to read."""
     return httpx.get(service.url + path, timeout=60, verify=False)
-
-
-def wait_for(condition: Any, seconds: float = 120) -> None:
-    """Wait until a condition holds.
-
-    Raises:
-        AssertionError: it doesn't within this time.
-    """
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.01)

@@ -5,14 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import REPO
+from tests.support.commands import REPO, wait_for
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.lines import read_lines
 from vaswani_plugin.text.parallel import map_blocks, process_file, read_blocks
@@ -78,14 +77,6 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in found]
 
 
-def wait_until(condition, what: str) -> None:
-    """Waits for a condition."""
-    end = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain until {what}"
-        time.sleep(0.001)
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="NOT TESTED: looks for processes in /proc")
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
 def test_workers_end_with_their_parent(tmp_path, sent):
@@ -97,7 +88,7 @@ def test_workers_end_with_their_parent(tmp_path, sent):
         start_new_session=True,
     ) as process:
         process.stdin.write(b"Some words, and some more.\n" * 50_000)
-        wait_until(lambda: len(children(process.pid)) == 2, "two workers are there")
+        wait_for(lambda: len(children(process.pid)) == 2)
         workers = children(process.pid)
         if sent == signal.SIGINT:
             os.killpg(process.pid, sent)  # as a terminal does
@@ -106,6 +97,6 @@ def test_workers_end_with_their_parent(tmp_path, sent):
         messages = process.communicate()[1]
     assert messages == b""
     assert process.returncode == (130 if sent == signal.SIGINT else -sent)
-    wait_until(lambda: not any(Path(f"/proc/{w}").exists() for w in workers), "they have ended")
+    wait_for(lambda: not any(Path(f"/proc/{w}").exists() for w in workers))
     if sent == signal.SIGINT:
         assert list(tmp_path.iterdir()) == []

@@ -144,7 +144,7 @@ def write_settings(folder, content) -> None:
     [
         ({"version": 2}, "its version is 2, this program reads 1"),
         ({"tokenizer": ...}, "the key tokenizer is missing"),
-        ({"lowercase": "true"}, "lowercase is 'true': must be bool"),
+        ({"beam": True}, "beam is True: must be int or null"),
         ({"beam": 0}, "must be at least 1"),
         ({"subwords": "subword-nmt"}, "subwords is subword-nmt, codes None"),
         ({"subwords": "subword-nmt", "codes": "gone"}, "gone does not exist"),
