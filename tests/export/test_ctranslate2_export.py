@@ -1,15 +1,13 @@
 """CTranslate2 computes what our model computes: its score of each token against a forward pass."""
 
 import itertools
-import json
 import os
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from model_factory import SIZES, make_dictionary, make_model, make_task, random_batch
+from model_factory import SIZES, make_model, make_task, random_batch
 from reference_weights import shake
 
 from vaswani_plugin.errors import UserError
@@ -70,12 +68,9 @@ def greatest_difference(folder: Path, model, task) -> float:
         {"layer_norm_eps": 0.1},  # were it ignored, it would show
         {"positions": "learned", "share_embeddings": "none"},
         {"positions": "sinusoidal-fairseq", "share_embeddings": "decoder"},
-        {"d_k": 4},
-        {"d_v": 4},
         {"d_k": 16, "d_v": 16},
         {"d_k": 16, "d_v": 6},
         {"heads": 1, "d_k": 3, "d_v": 5},
-        {"encoder_layers": 1, "decoder_layers": 2},
     ],
     ids=str,
 )
@@ -86,10 +81,7 @@ def test_every_model_of_ours_is_computed_alike(tmp_path, changes):
     assert greatest_difference(tmp_path / "m", model, task) < 1e-4
 
 
-@pytest.mark.parametrize(
-    ("quantization", "bytes_a_weight"),
-    [("int8", 1), ("int8_float32", 1), ("bfloat16", 2), ("float16", 2)],
-)
+@pytest.mark.parametrize(("quantization", "bytes_a_weight"), [("int8", 1), ("float16", 2)])
 def test_quantization_makes_it_smaller_and_hardly_worse(tmp_path, quantization, bytes_a_weight):
     task = make_task()
     model = make_model(task, d_ff=2048)  # nearly all of it matrices
@@ -138,34 +130,6 @@ def test_int8_weights_fit_sums_of_two_products_in_16_bits(tmp_path):
         assert weights.max() > 60
 
 
-def test_different_dictionaries_keep_their_sides(tmp_path):
-    source, target = make_dictionary(5, "s"), make_dictionary(7, "t")
-    task = type("Task", (), {"source_dictionary": source, "target_dictionary": target})
-    model = make_model(task, share_embeddings="decoder")
-    spec = transformer_spec(
-        model.state_dict(), config(share_embeddings="decoder"), source.symbols, target.symbols
-    )
-    write(spec, tmp_path / "m")
-    for side, dictionary in (("source", source), ("target", target)):
-        vocabulary = json.loads((tmp_path / "m" / f"{side}_vocabulary.json").read_text())
-        assert vocabulary == ["<blank>" if s == "<pad>" else s for s in dictionary.symbols]
-
-
-def test_what_ctranslate2_lacks_is_refused():
-    task = make_task()
-    with pytest.raises(UserError, match="no counterpart of --attention-window 3, --next-word"):
-        spec_of(
-            make_model(task), task.source_dictionary.symbols, attention_window=3, next_word=True
-        )
-
-
-def test_a_word_that_is_there_twice_is_refused():
-    task = make_task()
-    symbols = [*task.source_dictionary.symbols[:-1], "<blank>"]
-    with pytest.raises(ValueError, match="'<blank>' twice"):
-        spec_of(make_model(task), symbols)
-
-
 @pytest.mark.parametrize(("avx2", "vnni", "expected"), [(1, 0, "1"), (1, 1, None), (0, 0, None)])
 def test_mkl_is_taken_where_there_is_avx2_without_vnni(monkeypatch, avx2, vnni, expected):
     known = {name for name, has in (("avx2", avx2), ("avx512_vnni", vnni)) if has}
@@ -178,9 +142,3 @@ def test_mkl_is_taken_where_there_is_avx2_without_vnni(monkeypatch, avx2, vnni, 
     monkeypatch.setenv("CT2_USE_MKL", "0")
     import_ctranslate2()
     assert os.environ["CT2_USE_MKL"] == "0"
-
-
-def test_without_ctranslate2_the_remedy_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(ValueError, match=r"not installed.*pip install ctranslate2"):
-        import_ctranslate2()

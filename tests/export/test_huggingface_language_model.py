@@ -56,24 +56,6 @@ def load(folder):
     return transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
 
 
-def logits(bundle, tokens):
-    model = load_language_model(bundle)[0].model
-    with torch.no_grad():
-        return model.project(model(tokens, right_padded=True).features)
-
-
-def test_logits_are_the_same(exported):
-    bundle, folder, _ = exported
-    theirs = load(folder)
-    generator = torch.Generator().manual_seed(1)
-    tokens = torch.randint(4, theirs.config.vocab_size, (200, 30), generator=generator)
-    tokens[:, 0] = theirs.config.bos_token_id
-    expected = logits(bundle, tokens)
-    assert expected.std() > 1
-    with torch.no_grad():
-        torch.testing.assert_close(theirs(tokens).logits, expected, atol=1e-4, rtol=0)
-
-
 def test_tokenizers_agree(exported):
     bundle, folder, texts = exported
     pipeline, tokenizer = (
@@ -100,6 +82,7 @@ def test_texts_of_several_lines_have_the_same_log_p(exported):
             log_p = theirs(numbers).logits.log_softmax(-1)[:, :-1]
         expected = log_p.gather(-1, numbers[:, 1:, None])[0, :, 0]
         found = torch.tensor(ours.score(text).token_scores)
+        assert expected.std() > 1
         torch.testing.assert_close(found, expected, atol=1e-3, rtol=0)
         assert ours.dictionary.unk() not in numbers
 
@@ -112,41 +95,26 @@ def test_words_that_the_model_lacks_are_unknown(tmp_path):
     assert tokenizer(f"<s> {WORDS[0]} </s>\n<pad> <sep>").input_ids == [2, 3, 4, 3, 2, 3, 3]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"d_k": 4}, "no counterpart of --d-k 4 "),
-        ({"d_ff": 256}, "no counterpart of --d-ff 256 with --d-model 32"),
-    ],
-)
-def test_what_gpt_lacks_is_refused(tmp_path, monkeypatch, options, message):
+def test_what_gpt_lacks_is_refused(tmp_path, monkeypatch):
     import toy_language_model
 
-    flags = [w for k, v in options.items() for w in ("--" + k.replace("_", "-"), str(v))]
+    flags = ("--d-k", "4", "--d-ff", "256")
     monkeypatch.setattr(toy_language_model, "OURS", (*toy_language_model.OURS, *flags))
     bundle, _ = make_bundle(tmp_path, "words")
+    message = "no counterpart of --d-k 4 .*, --d-ff 256 with --d-model 32"
     with pytest.raises(ValueError, match=message):
         export_to_huggingface(bundle, tmp_path / "hf")
-    assert not (tmp_path / "hf").exists()
-
-
-def test_other_language_models_are_refused(tmp_path):
     data = write_data(tmp_path)
-    bundle = tmp_path / "model"
-    bundle.mkdir()
-    (data / "dict.txt").rename(bundle / "dict.txt")
-    (bundle / "preprocessing.json").write_text(TextSettings("words").to_json())
-    (bundle.parent / "bin" / "dict.txt").symlink_to(bundle / "dict.txt")
+    (data / "dict.txt").replace(bundle / "dict.txt")
+    (data / "dict.txt").symlink_to(bundle / "dict.txt")
     write_checkpoint(data, bundle / "model.pt", *ONE_LAYER, updates=0)
     with pytest.raises(ValueError, match="OneLayerLanguageModel, .*no counterpart of it"):
         export_to_huggingface(bundle, tmp_path / "hf")
-
-
-def test_a_summarizer_is_refused(tmp_path):
     settings = TextSettings("words", article_tokens=9, summary_tokens=5)
-    bundle = write_bundle(tmp_path / "model", settings, WORDS)
+    (bundle / "preprocessing.json").write_text(settings.to_json())
     with pytest.raises(ValueError, match="holds a summarizer"):
         export_to_huggingface(bundle, tmp_path / "hf")
+    assert not (tmp_path / "hf").exists()
 
 
 def test_without_a_tokenizer_the_vocabulary_is_there(tmp_path):

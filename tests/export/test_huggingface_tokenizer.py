@@ -28,7 +28,6 @@ LINES = [
     "",
 ]
 FLAGS = [(False, False, False, True), (True, True, False, True), (False, True, True, False)]
-LANGUAGES = ["en", "de", "fr", "ru"]
 
 
 def their_words(language, *flags):
@@ -56,18 +55,13 @@ def random_lines(count):
     return ["".join(rng.choices(text, k=rng.randrange(1, 30))) for _ in range(count)]
 
 
-@pytest.mark.parametrize("flags", FLAGS)
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_text_is_split_into_the_same_words(language, flags):
-    ours, theirs = our_words(language, *flags), their_words(language, *flags)
-    assert not differences(LINES, ours, theirs)
-    assert any(ours(line) != line for line in LINES)
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_words_are_joined_to_the_same_text(language):
+@pytest.mark.parametrize("language", ["en", "de", "fr", "ru"])
+def test_text_is_split_and_joined_alike(language):
     for flags in FLAGS:
-        words = list(map(our_words(language, *flags), LINES))
+        ours = our_words(language, *flags)
+        assert not differences(LINES, ours, their_words(language, *flags))
+        words = list(map(ours, LINES))
+        assert words != LINES
         assert not differences(words, make_detokenizer(language), their_text(language))
 
 
@@ -82,10 +76,9 @@ def test_nearly_all_nonsense_is_split_and_joined_alike(language):
         assert len(differences(words, make_detokenizer(language), their_text(language))) <= 3
 
 
-@pytest.mark.parametrize("language", ["cs", "fi"])
-def test_languages_that_look_further_are_refused(language):
-    with pytest.raises(UserError, match=f"language {language} .*--without-tokenizer"):
-        detokenization_steps(language)
+def test_languages_that_look_further_are_refused():
+    with pytest.raises(UserError, match="language fi .*--without-tokenizer"):
+        detokenization_steps("fi")
 
 
 @pytest.mark.slow

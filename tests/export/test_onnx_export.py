@@ -1,7 +1,6 @@
 """onnxruntime computes by the graphs of our export what our model computes, at any sizes."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -97,7 +96,7 @@ def test_the_mask_alone_says_what_is_padding(exported):
     assert (first == second)[mask.astype(bool)].all()
 
 
-@pytest.mark.parametrize("sizes", [[1] * 9, [1, 3, 5], [4, 1, 4]], ids=str)
+@pytest.mark.parametrize("sizes", [[1] * 9, [4, 1, 4]], ids=str)
 def test_with_past_any_parts_give_the_whole(exported, sizes):
     model, (encoder, decoder, with_past) = exported
     source, target = pairs(3, model.decoder.projection.weight.size(0))
@@ -120,8 +119,7 @@ def test_with_past_any_parts_give_the_whole(exported, sizes):
     np.testing.assert_allclose(np.concatenate(parts, axis=1), expected, atol=1e-4, rtol=0)
 
 
-def test_the_folder(tmp_path):
-    """A bundle with Hugging Face's configuration."""
+def test_the_folder_has_hugging_faces_configuration(tmp_path):
     bundle = write_toy_bundle(tmp_path)
     (bundle / "README.md").write_text("the card", encoding="utf-8")
     export_to_onnx(bundle, tmp_path / "onnx")
@@ -154,13 +152,10 @@ def test_int8_is_smaller_and_close(tmp_path):
     assert 0 < np.abs(found - expected).mean() < 0.1 * expected.std()
 
 
-def test_what_the_graphs_lack_is_refused(tmp_path, monkeypatch):
+def test_what_the_graphs_lack_is_refused(tmp_path):
     flags = ("--arch", "vaswani_debug", "--attention-window", "3")
     bundle = write_toy_bundle(tmp_path, model=flags)
     with pytest.raises(UserError, match="no counterpart of --attention-window 3"):
         export_to_onnx(bundle, tmp_path / "out")
     with pytest.raises(UserError, match="no --quantization bfloat16; give int8"):
         export_to_onnx(bundle, tmp_path / "out", "bfloat16")
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(UserError, match="onnx is not installed"):
-        export_to_onnx(bundle, tmp_path / "out")

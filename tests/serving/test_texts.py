@@ -103,6 +103,7 @@ def test_an_undetected_language():
 
 
 def test_alternatives_of_several_lines():
+    assert read(alternatives=None).alternatives == 0
     found = [["A", "A2", "A3"], ["B", "B2"]]
     assert read(q="a\nb", alternatives="2").answer(found, ENGLISH_GERMAN) == {
         "translatedText": "A\nB",

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from vaswani_plugin.cli.command import Format, one_of, show
+from vaswani_plugin.cli.command import Count, Format, one_of, show
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.metrics.cost import DEVICES
 
@@ -110,11 +110,11 @@ def cost(
     device: Literal[tuple(DEVICES)] | None = None,
     teraflops: Annotated[float, "T"] | None = None,
     arch: Annotated[str, "NAME"] | None = None,
-    vocab: int | None = None,
-    sentences: int | None = None,
-    source_length: int | None = None,
-    target_length: int | None = None,
-    updates: int | None = None,
+    vocab: Count | None = None,
+    sentences: Count | None = None,
+    source_length: Count | None = None,
+    target_length: Count | None = None,
+    updates: Count | None = None,
     format: Format = "text",
 ) -> None:
     """Table 2: training cost in FLOPs, from the time or from the model's size.

@@ -39,15 +39,13 @@ def save_checkpoint(state: Checkpoint, path: Path) -> None:
 def shared_owners(weights: Mapping[str, torch.Tensor]) -> dict[str, str]:
     """Map each name to the first one with the same memory and shape: in most cases itself."""
     owners: dict[tuple[Any, ...], str] = {}
-    return {key: owners.setdefault(_memory(key, tensor), key) for key, tensor in weights.items()}
-
-
-def _memory(key: str, tensor: torch.Tensor) -> tuple[Any, ...]:
-    if tensor.numel() == 0:
+    found = {}
+    for key, tensor in weights.items():
+        start = (tensor.untyped_storage().data_ptr(), tensor.storage_offset())
+        memory = (*start, tuple(tensor.shape), tensor.stride(), tensor.dtype)
         # Empty tensors all live at address 0.
-        return (key,)
-    start = (tensor.untyped_storage().data_ptr(), tensor.storage_offset())
-    return (*start, tuple(tensor.shape), tensor.stride(), tensor.dtype)
+        found[key] = owners.setdefault(memory if tensor.numel() else (key,), key)
+    return found
 
 
 def model_config(state: Mapping[str, Any]) -> dict[str, Any]:

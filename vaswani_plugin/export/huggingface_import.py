@@ -1,7 +1,4 @@
-"""Imports a MarianMT model of Hugging Face's as a bundle, to translate with it or fine-tune it.
-
-Every field of its configuration is expressed, or checked, or has no effect, or is refused.
-"""
+"""Imports a MarianMT model of Hugging Face's as a bundle, to translate with it or fine-tune it."""
 
 import re
 import shutil
@@ -18,9 +15,9 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.checkpoints import save_checkpoint
 from vaswani_plugin.export.exported_model import Weights, new_folder, require_finite
 from vaswani_plugin.export.huggingface_export import MARIANS_EPSILON, from_marian
-from vaswani_plugin.inference.bundle import TASK, TRANSFORMER
+from vaswani_plugin.inference.bundle import TRANSFORMER
 from vaswani_plugin.inference.checkpoints import untrusted
-from vaswani_plugin.inference.models import DIGESTS, make_model
+from vaswani_plugin.inference.models import make_model
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.text.dictionary import (
     BOS,
@@ -37,26 +34,15 @@ CODES = "sentencepiece.model"
 EXPRESSED = {"model_type": "marian", "activation_function": "relu", "scale_embedding": True}
 """Values that config.json must have for our Transformer to compute the same."""
 EMBEDDINGS = ("encoder.embedding.weight", "decoder.embedding.weight", "decoder.projection.weight")
-_READ = {
-    *EXPRESSED,
-    *("d_model", "encoder_layers", "decoder_layers", "encoder_ffn_dim", "decoder_ffn_dim"),
-    *("encoder_attention_heads", "decoder_attention_heads", "max_position_embeddings"),
-    *("vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings"),
-    *("tie_word_embeddings", "dropout", "attention_dropout", "activation_dropout"),
-    *("pad_token_id", "eos_token_id", "decoder_start_token_id", OURS),
-}
-_WITHOUT_EFFECT = {
-    *("architectures", "transformers_version", "_name_or_path", "dtype", "torch_dtype"),
-    *("is_encoder_decoder", "return_dict", "use_cache", "init_std", "num_hidden_layers"),
-    *("id2label", "label2id", "bos_token_id", "static_position_embeddings", "classif_dropout"),
-    *("classifier_dropout", "tokenizer_class", "task_specific_params", "_num_labels"),
-    *("encoder_layerdrop", "decoder_layerdrop", "gradient_checkpointing", "_from_model_config"),
-}
-_OF_THE_SEARCH = {
-    *("num_beams", "length_penalty", "early_stopping", "max_length", "max_new_tokens"),
-    *("min_length", "min_new_tokens", "renormalize_logits", "cache_implementation"),
-}
-"""Ours is the paper's search, with their beam."""
+_SPECIAL = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
+_CONSTRAINTS = (
+    *("forced_bos_token_id", "suppress_tokens", "begin_suppress_tokens", "bad_words_ids"),
+    *("no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "repetition_penalty", "do_sample"),
+    *("encoder_repetition_penalty", "diversity_penalty", "sequence_bias", "force_words_ids"),
+    *("exponential_decay_length_penalty", "guidance_scale"),
+)
+"""Fields by which `generate` does not write the best words; None, False, 0, 1 and [] don't count.
+The others are those of the search, which here is the paper's, with their beam."""
 
 
 def import_from_huggingface(
@@ -78,15 +64,14 @@ def import_from_huggingface(
         ValueError: a file is missing or damaged, or our Transformer can't express the model.
         OSError: a file can't be read or written.
     """
-    from vaswani_plugin.export.stock_fairseq import checkpoint_of
+    from vaswani_plugin.export.stock_fairseq import imported_checkpoint
 
     config = _read_json(folder / "config.json")
     path = folder / "generation_config.json"
     generation = _read_json(path) if path.is_file() else {}
     _refuse_other_models(config, folder)
-    _refuse_unknown_fields(config, folder / "config.json", _READ | _WITHOUT_EFFECT | _OF_THE_SEARCH)
-    special = {name: config.get(name) for name in _SPECIAL}
-    _refuse_unknown_fields({**special, **generation}, path, _WITHOUT_EFFECT | _OF_THE_SEARCH)
+    _refuse_constraints(config, folder / "config.json")
+    _refuse_constraints(config | generation, path)
     # `generate` prefers generation_config.json.
     config |= {name: generation[name] for name in _SPECIAL if generation.get(name) is not None}
     tokens = _read_json(folder / "tokenizer_config.json")
@@ -109,9 +94,6 @@ def import_from_huggingface(
         require_finite(weights)
         path = folder / SAFETENSORS
         make_model(TRANSFORMER, sizes, source, target, weights, path)  # do they fit?
-    task = {"_name": TASK, "source_lang": languages[0], "target_lang": languages[1]}
-    task |= {name: options[name] for name in ("max_source_positions", "max_target_positions")}
-    digests = {"source": source.digest(), "target": target.digest()}
     settings = Settings(
         *languages,
         lowercase=False,
@@ -121,8 +103,7 @@ def import_from_huggingface(
         codes=CODES,
         beam=generation.get("num_beams") or config.get("num_beams"),
     )
-    model = {"_name": TRANSFORMER, **options}
-    state = checkpoint_of(weights, model, task, task_state={DIGESTS: digests})
+    state = imported_checkpoint(weights, options, languages, (source, target))
     with new_folder(output) as made:
         save_checkpoint(state, made / MODEL)
         shutil.copyfile(codes, made / CODES)
@@ -143,9 +124,6 @@ def _read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-_SPECIAL = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
-
-
 def _refuse_other_models(config: Mapping[str, Any], folder: Path) -> None:
     for key, needed in EXPRESSED.items():
         if config.get(key) != needed:
@@ -161,20 +139,19 @@ def _refuse_other_models(config: Mapping[str, Any], folder: Path) -> None:
             )
 
 
-def _refuse_unknown_fields(config: Mapping[str, Any], path: Path, known: set[str]) -> None:
-    """Refuse a field that a bundle doesn't express, unless its value is the one without effect."""
-    pad, end = (config.get(name) for name in ("pad_token_id", "eos_token_id"))
-    alike = {"bad_words_ids": ([[pad]],), "forced_eos_token_id": (end, [end])}
-    for name, value in config.items():
-        if name in _SPECIAL and value is not None:
-            is_fine = type(value) is int
-        else:
-            is_neutral = value is not True and value in (None, False, 0, 1, "", [], {})
-            is_fine = is_neutral or name in known or value in alike.get(name, ())
-        if not is_fine:
-            raise UserError(
-                f"{path}: {name} is {value!r}, which a bundle can't express: it can't be imported"
-            )
+def _refuse_constraints(config: Mapping[str, Any], path: Path) -> None:
+    """Refuse what makes `generate` write other words than our search finds."""
+    refused = [n for n in _SPECIAL if type(config.get(n) or 0) is not int]
+    for name in _CONSTRAINTS:
+        value = config.get(name)
+        is_padding = name == "bad_words_ids" and value == [[config.get("pad_token_id")]]
+        if value is True or not (value in (None, 0, 1, []) or is_padding):
+            refused.append(name)
+    if refused:
+        raise UserError(
+            f"{path}: {refused[0]} is {config[refused[0]]!r}, which a bundle can't express: it "
+            "can't be imported"
+        )
 
 
 def _codes(folder: Path) -> Path:

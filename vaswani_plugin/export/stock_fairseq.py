@@ -5,6 +5,7 @@ An option that the other side can't express is an error that names it; nothing i
 
 import argparse
 import errno
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -262,6 +263,22 @@ def checkpoint_of(
     }
 
 
+def imported_checkpoint(
+    weights: Weights,
+    options: dict[str, Any],
+    languages: Sequence[str | None],
+    dictionaries: Sequence[Dictionary],
+    updates: int = 0,
+    **task: Any,
+) -> Checkpoint:
+    """A checkpoint of our Transformer; of languages and dictionaries the source's comes first."""
+    task |= {"_name": TASK, "source_lang": languages[0], "target_lang": languages[1]}
+    task |= {name: options[name] for name in ("max_source_positions", "max_target_positions")}
+    digests = {"source": dictionaries[0].digest(), "target": dictionaries[1].digest()}
+    model = {"_name": TRANSFORMER, **options}
+    return checkpoint_of(weights, model, task, updates, {DIGESTS: digests})
+
+
 def import_stock(
     checkpoint: Path,
     data_bin: Path,
@@ -302,13 +319,9 @@ def import_stock(
         weights = import_weights(state, options, source, target)
         sizes = Configuration.from_checkpoint(config, {})
         make_model(TRANSFORMER, sizes, source, target, weights, checkpoint)  # do they fit?
-    task = {**found, "_name": TASK, "data": str(data_bin)}
-    task |= {"source_lang": languages[0], "target_lang": languages[1]}
-    task |= {name: config[name] for name in ("max_source_positions", "max_target_positions")}
-    digests = {"source": source.digest(), "target": target.digest()}
-    model = {"_name": TRANSFORMER, **config}
-    imported = checkpoint_of(weights, model, task, updates_of(state) or 0, {DIGESTS: digests})
-    save_checkpoint(imported, output)
+    task = {**found, "data": str(data_bin)}
+    sides, updates = (source, target), updates_of(state) or 0
+    save_checkpoint(imported_checkpoint(weights, config, languages, sides, updates, **task), output)
     return config
 
 

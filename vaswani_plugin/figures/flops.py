@@ -79,7 +79,7 @@ def by_counting(
         updates: number of updates; None: as in the paper.
 
     Raises:
-        ValueError: an unknown architecture, or a number below 1.
+        UserError: an unknown architecture.
     """
     rows = {row.name: (family.model, row.changes) for family in FAMILIES for row in family.rows}
     if arch not in rows:
@@ -87,9 +87,6 @@ def by_counting(
     if updates is None:
         updates = PAPER_UPDATES_OF_BIG if arch.startswith("vaswani_big") else PAPER_UPDATES
     sizes = dict(zip(("sentences", "source_length", "target_length"), shape, strict=True))
-    for name, value in {"updates": updates, "vocab": vocabulary, **sizes}.items():
-        if value < 1:
-            raise UserError(f"--{name.replace('_', '-')} is {value}; it must be at least 1")
     forward = forward_flops(*rows[arch], vocabulary, shape)
     return {
         "arch": arch,

@@ -141,7 +141,7 @@ async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
 
 
 def _json_fields(body: bytes) -> dict[str, Any]:
-    """The fields of a JSON object; null is as if the field were not there."""
+    """The fields of a JSON object."""
     try:
         fields = json.loads(body)
         # JSON allows half a surrogate pair, which is no text.
@@ -150,7 +150,7 @@ def _json_fields(body: bytes) -> dict[str, Any]:
         raise Refusal(400, "Invalid JSON format") from error
     if not isinstance(fields, dict):
         raise Refusal(400, "Invalid JSON format")
-    return {name: value for name, value in fields.items() if value is not None}
+    return fields
 
 
 def _form_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -202,8 +202,8 @@ def _word(fields: Mapping[str, Any], name: str, default: str | None = None) -> s
 
 
 def number_of(fields: Mapping[str, Any], name: str, default: int, most: int) -> int:
-    """A field's whole number from 0 to `most`, given as a JSON number or as text."""
-    value = fields.get(name, default)
+    """A field's whole number from 0 to `most`, a JSON number or text; null is as no field."""
+    value = default if fields.get(name) is None else fields[name]
     try:
         number = int(value if isinstance(value, int | str) else "")
     except ValueError as error:
