@@ -1,17 +1,25 @@
-"""The `vaswani` command: exit codes, errors in one line, closed streams, the level of the log."""
+"""The `vaswani` command: exit codes, errors in one line, closed streams, what a start imports."""
 
 import logging
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
+from toy_bundle import write_toy_bundle
 
 from tests.conftest import fairseq_environment
 from tests.support.commands import vaswani
 from vaswani_plugin.cli import __main__ as cli
+from vaswani_plugin.cli import command
 from vaswani_plugin.cli.command import Count
+
+COMMAND = [sys.executable, "-m", "vaswani_plugin.cli"]
+HEAVY = {"torch", "fairseq", "hydra", "omegaconf"}
+LIBRARIES = {*HEAVY, "numpy", "tqdm", "tabulate", "sacrebleu", "nltk", "matplotlib"}
 
 
 @pytest.fixture
@@ -74,35 +82,26 @@ def test_the_level_of_the_log(fake, monkeypatch, level, code):
     assert done.code == code and ("LOGLEVEL=NONSENSE: must be" in done.err) == bool(code)
 
 
-def test_a_command_that_imports_fairseq_keeps_the_level_of_the_log(monkeypatch, tmp_path):
+def test_a_command_that_imports_fairseq_keeps_the_level_of_the_log(monkeypatch):
     """fairseq sets it to DEBUG for every library."""
-    from vaswani_plugin.cli import command
-
     monkeypatch.setattr(command, "register", lambda: logging.getLogger().setLevel(logging.DEBUG))
     before = logging.getLogger().level
     command.start_fairseq()
     assert logging.getLogger().level == before
 
 
-CLOSED = [
-    ("<&-", ["bleu", "--hypothesis", "-", "--reference", os.devnull], "standard input: Bad file"),
-    (">&-", ["bleu", "--hypothesis", __file__, "--reference", __file__], "standard output: Bad"),
-    (">&-", ["--help"], "standard output: Bad file"),
-    ("<&- >&- 2>&-", ["bleu", "--hypothesis", "-", "--reference", os.devnull], ""),
-]
-
-
-@pytest.mark.parametrize(("closed", "arguments", "error"), CLOSED)
+@pytest.mark.parametrize(
+    ("closed", "arguments", "error"),
+    [
+        ("<&-", ["bleu", "--hypothesis", "-", "--reference", os.devnull], "standard input: Bad"),
+        (">&-", ["--help"], "standard output: Bad file"),
+        ("<&- >&- 2>&-", ["bleu", "--hypothesis", "-", "--reference", os.devnull], ""),
+    ],
+)
 def test_a_stream_that_the_shell_has_closed_is_an_error_of_one_line(closed, arguments, error):
     """In a process: Python sets up its streams before the command starts."""
-    command = [sys.executable, "-m", "vaswani_plugin.cli", *arguments]
-    done = subprocess.run(
-        ["sh", "-c", f'"$@" {closed}', "sh", *command],
-        capture_output=True,
-        text=True,
-        env=fairseq_environment(),
-        timeout=300,
-    )
+    command = ["sh", "-c", f'"$@" {closed}', "sh", *COMMAND, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=fairseq_environment())
     assert (done.returncode, done.stdout) == (1, "")
     assert error in done.stderr and done.stderr.count("\n") == (1 if error else 0)
 
@@ -112,8 +111,44 @@ def test_text_goes_out_as_utf_8_whatever_the_environment_says(tmp_path):
     folder = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xc3\xa9-\xff")
     os.mkdir(folder)
     (tmp_path / "log").write_text('a | train_inner | {"loss": "1", "num_updates": "1"}\n')
-    command = [sys.executable, "-m", "vaswani_plugin.cli", "curves", "log", "--label", folder]
     environment = fairseq_environment() | {"PYTHONIOENCODING": "latin-1"}
-    done = subprocess.run(command, capture_output=True, env=environment, cwd=tmp_path)
+    program = [*COMMAND, "curves", "log", "--label", folder]
+    done = subprocess.run(program, capture_output=True, env=environment, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert os.fsencode(folder) in done.stdout
+
+
+def imported(folder: Path, *arguments: str) -> set[str]:
+    """Top-level packages that a command imports, outside the standard library."""
+    program = [sys.executable, "-X", "importtime", *COMMAND[1:], *arguments]
+    options = {"capture_output": True, "text": True, "env": fairseq_environment()}
+    done = subprocess.run(program, cwd=folder, **options)
+    assert done.returncode == 0, done.stderr
+    names = re.findall(r"^import time:.*\| +(\S+)$", done.stderr, re.MULTILINE)
+    assert "vaswani_plugin" in names, "the list was not read"
+    return {name.split(".")[0] for name in names} - sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("module", [None, *sorted(set(cli.COMMANDS.values()))])
+def test_help_imports_nothing_but_the_plugin(module, tmp_path):
+    """The help of a command of each module, and the list of commands."""
+    command = [name for name, place in cli.COMMANDS.items() if place == module][:1]
+    assert not imported(tmp_path, *command, "--help") & LIBRARIES
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("bleu --hypothesis text --reference text --language de", set()),
+        ("evalb trees trees", set()),
+        ("complexity", set()),
+        ("cost --hours 3 --device H100", set()),
+        ("average --inputs model/model.pt --output mean.pt", {"torch"}),
+        ("archs vaswani_tiny", {"torch"}),
+    ],
+)
+def test_a_command_imports_torch_and_fairseq_only_if_it_needs_them(line, expected, tmp_path):
+    write_toy_bundle(tmp_path)
+    (tmp_path / "text").write_text("a cat sat .\nthe dog runs .\n", encoding="utf-8")
+    (tmp_path / "trees").write_text("(S (NP (D the) (N cat)) (VP (V sat)))\n", encoding="utf-8")
+    assert imported(tmp_path, *line.split()) & HEAVY == expected

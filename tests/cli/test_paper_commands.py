@@ -1,19 +1,59 @@
-"""`vaswani complexity`, `positions`, `cost` and `curves`: the paper's numbers, pictures, errors."""
+"""`vaswani archs`, `complexity`, `positions`, `cost` and `curves`: the numbers of the paper."""
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.support.commands import vaswani
+from vaswani_plugin import register
 from vaswani_plugin.cli import paper
 
 PNG = b"\x89PNG"
+PRINTED = {  # Table 3, last column, in millions
+    "vaswani_base": 65,
+    "vaswani_b_dk16": 58,
+    "vaswani_b_dk32": 60,
+    "vaswani_c_n2": 36,
+    "vaswani_c_n4": 50,
+    "vaswani_c_n8": 80,
+    "vaswani_c_d256": 28,
+    "vaswani_c_d1024": 168,
+    "vaswani_c_ff1024": 53,
+    "vaswani_c_ff4096": 90,
+    "vaswani_big": 213,
+    "vaswani_seq2seq_lstm": 384,  # Sutskever et al. (2014), section 3.4
+}
 
 
 def as_json(*arguments: object) -> dict:
     return json.loads(vaswani(*arguments, "--format", "json").out)
+
+
+def test_every_printed_count_agrees_but_that_of_big() -> None:
+    from fairseq.models import ARCH_MODEL_NAME_REGISTRY
+
+    rows = {row["arch"]: row for row in as_json("archs")}
+    printed = {n: r["printed_parameters"] for n, r in rows.items() if r["printed_parameters"]}
+    assert printed == {name: count * 1_000_000 for name, count in PRINTED.items()}
+    for name in PRINTED:
+        agrees = abs(rows[name]["difference"] / 1e6) <= 0.5
+        assert rows[name]["agrees"] is agrees is (name != "vaswani_big")
+    register()
+    known = {arch for arch in ARCH_MODEL_NAME_REGISTRY if arch.startswith("vaswani")}
+    assert known - set(rows) == {"vaswani_transformer", "vaswani_lm"}  # base, by another name
+
+
+def test_one_architecture_has_its_values_and_flags() -> None:
+    assert "big: +5.3M against the printed count" in vaswani("archs", "vaswani_big").out
+    text = vaswani("archs", "vaswani_b_dk16", "--vocab", 1000).out
+    for flag, value in (("d-k", "16"), ("d-v", "64"), ("d-model", "512"), ("dropout", "0.1")):
+        assert re.search(rf"^--{flag} +{value} ", text, re.MULTILINE)
+    row = as_json("archs", "vaswani_base", "--vocab", 1000)
+    assert row["parameters"] == 65_110_016 - 512 * (40_960 - 1000)  # one shared matrix
+    assert "encoder_layers" not in as_json("archs", "vaswani_lm_tiny")["values"]
 
 
 def test_table_1_by_formula_and_measured(monkeypatch, tmp_path: Path) -> None:
@@ -53,9 +93,6 @@ def test_the_papers_costs() -> None:
     shown = vaswani("cost").out
     assert "12 h x 8 P100 x 9.5 TFLOP/s = 3.28e+18 (printed: 3.3e18)" in shown
     assert "84 h x 8 P100 x 9.5 TFLOP/s = 2.30e+19 (printed: 2.3e19)" in shown
-    rows = [line.split("  ") for line in shown.splitlines()]
-    (gnmt,) = [[cell.strip() for cell in r if cell] for r in rows if r[0] == "GNMT + RL"]
-    assert gnmt[1:] == ["24.6", "39.92", "2.3e19", "1.4e20"]
     found = as_json("cost", "--hours", 84, "--devices", 8, "--device", "P100")["by_time"]
     assert found["flops"] == pytest.approx(2.298e19, rel=1e-3) and found["kind"] == "sustained"
     found = as_json("cost", "--hours", 0.5, "--teraflops", 2)["by_time"]
@@ -129,5 +166,4 @@ def test_curves_are_drawn_together(log, tmp_path, monkeypatch) -> None:
 def test_curves_of_a_recipes_folder(log, tmp_path) -> None:
     (tmp_path / "my run" / "logs").mkdir(parents=True)
     log((1, 9)).rename(tmp_path / "my run" / "logs" / "train.log")
-    for path in (tmp_path / "my run", tmp_path / "my run" / "logs" / "train.log"):
-        assert as_json("curves", path)["runs"][0]["label"] == "my run"
+    assert as_json("curves", tmp_path / "my run")["runs"][0]["label"] == "my run"
