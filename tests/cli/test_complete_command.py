@@ -22,6 +22,7 @@ from vaswani_plugin.text import bpe_learning
 from vaswani_plugin.text.coding import bpe_units, encode_characters, to_letters
 from vaswani_plugin.text.settings import TextSettings
 
+SAMPLED = {"sampling": True, "temperature": 4.0, "nbest": 3}
 LINES = ["the old naïve café was closed.", "“quoted” words – and the sea", "the cat saw the dog"]
 
 
@@ -67,22 +68,28 @@ def as_objects(output: str) -> list[dict]:
     return [json.loads(line) for line in output.split("\n")[:-1]]
 
 
-def test_the_json_is_what_python_gives(words, completed):
+@pytest.mark.parametrize(
+    ("flags", "options"),
+    [
+        ("", {}),
+        ("--sampling --temperature 4 --samples 3 --seed 1", SAMPLED | {"seed": 1}),
+        ("--beam 3 --samples 2 --lenpen 1", {"beam": 3, "nbest": 2, "length_penalty": 1.0}),
+    ],
+)
+def test_the_json_is_what_python_gives(words, completed, flags, options):
     prompts = ["ba be", "", "gu  zzz ko"]
-    model = LanguageModel.from_pretrained(words)
-    code, output, errors = completed(words, "--format", "json", "--max-new-tokens", "9", *prompts)
+    flags = ("--format", "json", "--max-new-tokens", "9", *flags.split())
+    code, output, errors = completed(words, *flags, *prompts)
     assert code == 0 and errors.startswith("vaswani complete: prompt 3: 1 of 3 tokens")
-    expected = model.complete(prompts, max_new_tokens=9)
+    expected = LanguageModel.from_pretrained(words).complete(prompts, max_new_tokens=9, **options)
     for number, (found, other) in enumerate(zip(as_objects(output), expected, strict=True), 1):
         assert (found["line"], found["prompt"]) == (number, prompts[number - 1])
         assert found["prompt_tokens"] == list(other.prompt_tokens) == found["prompt"].split()
-        (completion,) = found["completions"]
-        assert completion["tokens"] == list(other.best.tokens)
-        scores = other.best.token_scores
-        assert completion["log_probabilities"] == pytest.approx(scores, abs=1e-4)
-        assert completion["score"] == pytest.approx(sum(scores), abs=1e-4)
-        assert completion["ended"] == other.best.ended
-        assert found["prompt"] + completion["text"] == other.text
+        for one, its in zip(found["completions"], other.continuations, strict=True):
+            assert (one["tokens"], one["text"]) == (list(its.tokens), its.text)
+            assert one["log_probabilities"] == pytest.approx(its.token_scores, abs=1e-4)
+            assert (one["score"], one["ended"]) == (pytest.approx(its.score, abs=1e-4), its.ended)
+        assert found["prompt"] + found["completions"][0]["text"] == other.text
 
 
 def test_text_is_the_prompt_and_what_follows(characters, subwords, words, completed):
@@ -126,15 +133,6 @@ def test_a_prompt_of_several_lines(words, characters, completed):
         new = glue.join(completion["tokens"]).replace("▁", " ").replace("</s>", "\n")
         expected = new if prompt[-1] in " \nc" else glue + new
         assert completion["text"].split("\n") == [part.strip(glue) for part in expected.split("\n")]
-
-
-def test_seeds_and_samples(words, completed):
-    flags = "--sampling --temperature 4 --samples 3 --max-new-tokens 6 --seed".split()
-    first = completed(words, *flags, "1", "ba", "be")
-    assert first == completed(words, *flags, "1", "ba", "be")
-    assert first != completed(words, *flags, "2", "ba", "be")
-    assert completed(words, *flags, "1", "ko", "be")[1].split("\n")[3:] == first[1].split("\n")[3:]
-    assert len(set(first[1].split("\n"))) == 7
 
 
 def test_a_checkpoint_with_its_data_folder(completed, tmp_path):
