@@ -123,18 +123,15 @@ def alone(paths: list, data, source: str, target: str) -> float:
     return float((total / len(paths)).log().sum())
 
 
-@pytest.mark.parametrize(
-    ("names", "max_tokens"),
-    [(["lstm"], 30), (["lstm", "transformer"], 30), (["transformer"], 5000)],
-)
-def test_scores_are_log_probabilities_of_the_models(world, names, max_tokens):
-    paths = [getattr(world, name) for name in names]
+def test_scores_are_log_probabilities_of_the_models(world):
+    """Of an ensemble, of one line that is nothing but its end, in many batches."""
+    paths = [world.lstm, world.transformer]
     texts = [[text for text, _ in row] for row in world.lists]
-    texts[3][0] = ""  # nothing but its end
+    texts[3][0] = ""
     scorer = load_scorer(paths, world.folder, torch.device("cpu"))
     lists = Lists(world.moses, world.folder / "source")
     lists.texts = [text for row in texts for text in row]
-    assert lists.add("own", scorer, max_tokens) == []
+    assert lists.add("own", scorer, 30) == []
     rest = iter(lists.features["own"])
     found = [np.array([next(rest) for _ in row]) for row in texts]
     for i in (0, 3, 4, 13):
@@ -169,8 +166,6 @@ def test_the_table_with_searched_weights(world, rescore, tmp_path):
     rows = {row["system"]: row for row in json.loads(out)["rows"]}
     names = ["baseline", "baseline + words", "baseline + lstm", "baseline + five", "oracle"]
     assert list(rows) == names
-    for row in rows.values():  # both lists are the same one here
-        assert row["dev_bleu"] == pytest.approx(row["test_bleu"], abs=1e-9)
     first = [max(row, key=lambda entry: entry[1])[0] for row in world.lists]
     assert rows["baseline"]["test_bleu"] == pytest.approx(bleu(first, world.references))
     chosen = (tmp_path / "best").read_text(encoding="utf-8").splitlines()
@@ -179,35 +174,19 @@ def test_the_table_with_searched_weights(world, rescore, tmp_path):
     assert scores["baseline"] < scores["baseline + five"] <= scores["oracle"]
     assert scores["baseline"] <= scores["baseline + words"] <= scores["oracle"]
     assert list(rows["baseline + five"]["weights"]) == ["score", "five", "words"]
-    code, out, _ = rescore(*flags)
-    assert code == 0 and out.splitlines()[0].split() == (
-        "| system | dev BLEU | test BLEU | weights |".split()
-    )
-    assert f"{scores['oracle']:.2f}" in out.splitlines()[-1]
+    assert f"{scores['oracle']:.2f}" in rescore(*flags)[1].splitlines()[-1]
 
 
-def lists_of(folder, rows: list[list[tuple[str, float]]], references: list[str]) -> Lists:
-    """Lists of (text, score)."""
-    lines = [f"{i} ||| {t} ||| ||| {s}\n" for i, row in enumerate(rows) for t, s in row]
-    (folder / "lists").write_text("".join(lines))
-    (folder / "golds").write_text("".join(f"{line}\n" for line in references))
-    return Lists(folder / "lists", folder / "golds", [folder / "golds"])
-
-
-def random_lists(folder, seed: int, sentences: int = 4, size: int = 3) -> Lists:
-    rng = random.Random(seed)
-    line = lambda: " ".join(rng.choices("abc", k=rng.randint(5, 9)))  # noqa: E731
-    rows = [[(line(), rng.gauss(0, 1)) for _ in range(size)] for _ in range(sentences)]
-    return lists_of(folder, rows, [line() for _ in range(sentences)])
-
-
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_oracle_and_the_search_beside_enumeration(tmp_path, seed):
-    lists = random_lists(tmp_path, seed)
+    rng = random.Random(seed)
+    texts = [" ".join(rng.choices("abc", k=rng.randint(5, 9))) for _ in range(16)]
+    rows = [f"{i // 3} ||| {t} ||| ||| {rng.gauss(0, 1)}\n" for i, t in enumerate(texts[:12])]
+    (tmp_path / "lists").write_text("".join(rows))
+    (tmp_path / "golds").write_text("".join(f"{text}\n" for text in texts[12:]))
+    lists = Lists(tmp_path / "lists", tmp_path / "golds", [tmp_path / "golds"])
     every = [lists.bleu(np.array(choice)) for choice in product(*lists.places)]
-    texts = [lists.words[place] for place in lists.places[:, 0]]
-    golds = (tmp_path / "golds").read_text().splitlines()
-    assert every[0] == pytest.approx(bleu(texts, golds))
+    assert every[0] == pytest.approx(bleu(texts[:12:3], texts[12:]))
     found = lists.bleu(lists.oracle())
     assert lists.bleu(lists.best(lists.features["score"])) <= found <= max(every) + 1e-9
     assert found == pytest.approx(max(every), rel=0.1)
@@ -225,31 +204,25 @@ def test_the_oracle_and_the_search_beside_enumeration(tmp_path, seed):
     assert lists.bleu(lists.best(lists.scores(weights))) == pytest.approx(found)
 
 
-def replaced(lines: list[str], number: int, line: str | None) -> list[str]:
-    """The lines with one replaced, or left out."""
-    return [*lines[:number], *([] if line is None else [line]), *lines[number + 1 :]]
-
-
-MOSES_FAULTS = {
-    "a broken line": (lambda m: replaced(m, 5, "no list at all"), "line 6: must be ID |||"),
-    "nan": (lambda m: replaced(m, 5, "3 ||| a ||| F= 1 ||| nan"), "line 6: the score 'nan' is no"),
-    "a missing sentence": (lambda m: replaced(m, 0, None), "no hypotheses of sentence 0 (1 of 14"),
-    "twice": (lambda m: m + m[:1], "line 41: sentence 0 comes again"),
-    "too short": (lambda m: m[:-4], "has lists of 13 sentences"),
-    "another file": (lambda m: ["H-0\t-1\ta"], "rescore.md makes it from the output of fairseq"),
-    "an endless one": (
-        lambda m: replaced(m, 0, f"0 ||| {'a ' * 30}||| ||| 1"),
-        "the hypothesis of sentence 0 has 31 tokens with its end, and the model takes 24",
+FAULTS = {
+    "line 6: must be ID |||": (5, "no list at all"),
+    "line 6: the score 'nan' is no": (5, "3 ||| a ||| F= 1 ||| nan"),
+    "line 3: sentence 0 comes again": (2, "0 ||| a ||| F= 1 ||| 1"),
+    "no hypotheses of sentence 0 (1 of 14": (0, "1 ||| a ||| F= 1 ||| 1"),
+    "rescore.md makes it from the output of fairseq": (0, "H-0\t-1\ta"),
+    "the hypothesis of sentence 0 has 31 tokens with its end, and the model takes 24": (
+        0,
+        f"0 ||| {'a ' * 30}||| ||| 1",
     ),
 }
 
 
-@pytest.mark.parametrize("fault", MOSES_FAULTS)
-def test_faults_of_lists(world, rescore, tmp_path, fault):
-    change, message = MOSES_FAULTS[fault]
-    path = tmp_path / "list"
-    path.write_text("".join(f"{line}\n" for line in change(world.as_moses())), encoding="utf-8")
-    output = tmp_path / "best"
+@pytest.mark.parametrize("message", FAULTS)
+def test_faults_of_lists(world, rescore, tmp_path, message):
+    place, line = FAULTS[message]
+    lines = world.as_moses()
+    lines[place] = line
+    path, output = world.write("broken", lines), tmp_path / "best"
     code, out, err = rescore("--nbest", path, "--output", output)
     assert code == 1 and message in err and str(path) in err and len(err.splitlines()) == 1
     assert out == "" and not output.exists()
@@ -278,8 +251,7 @@ def test_the_page_makes_lists_from_the_output_of_fairseq_generate(world, rescore
 
 def test_given_weights_are_applied_and_unknown_words_counted(world, rescore, tmp_path):
     lines = [line.replace(" ||| ", " ||| zzz ", 1) for line in world.as_moses()]
-    (tmp_path / "list").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    flags = ("--nbest", tmp_path / "list", "--output", tmp_path / "best")
+    flags = ("--nbest", world.write("list", lines), "--output", tmp_path / "best")
     code, _, err = rescore(*flags, "--weights", "score=-1")
     assert code == 0 and f"0 tokens of the sources and {len(lines)} of the hypotheses" in err
     best = (tmp_path / "best").read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""`vaswani summarize`: a line for a line, what the model itself would write after the article."""
+"""`Summarizer` and `vaswani summarize`: what the model itself would write after the article."""
 
 import json
 from pathlib import Path
@@ -9,6 +9,8 @@ from fairseq.data import Dictionary
 from toy_language_model import OURS, POSITIONS, WORDS, build, write_lines
 
 from tests.support.commands import vaswani
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.summarization import Summarizer
 from vaswani_plugin.text.settings import TextSettings
 
 ARTICLE, SUMMARY = 12, 6
@@ -46,11 +48,20 @@ def folder(tmp_path_factory) -> Path:
 def summarize(folder):
     """Runs the command on lines; returns the exit code, the output's lines and the errors."""
 
-    def run(lines: list[str], *flags: object, model: Path = folder) -> tuple[int, list[str], str]:
+    def run(lines: list[str], *flags: object) -> tuple[int, list[str], str]:
         text = "".join(f"{line}\n" for line in lines).encode()
-        done = vaswani("summarize", "--model", model, "--cpu", *flags, stdin=text)
-        assert done.out == "" or done.out.endswith("\n")
+        done = vaswani("summarize", "--model", folder, "--cpu", *flags, stdin=text)
         return done.code, done.out.split("\n")[:-1], done.err
+
+    return run
+
+
+@pytest.fixture
+def objects(summarize):
+    """The command's JSON objects."""
+
+    def run(*flags: object) -> list[dict]:
+        return [json.loads(line) for line in summarize(ARTICLES, *flags, "--format", "json")[1]]
 
     return run
 
@@ -80,20 +91,15 @@ def by_hand(folder: Path, article: str) -> tuple[list[str], list[float]]:
     return [dictionary[token] for token in tokens], scores
 
 
-def test_greedy_is_what_the_model_says(folder, summarize):
-    code, lines, _ = summarize(ARTICLES, "--beam", 1, "--format", "json")
-    assert code == 0
-    found = [json.loads(line) for line in lines]
+def test_greedy_is_what_the_model_says(folder, objects):
+    found = objects("--beam", 1)
     assert len({tuple(entry["tokens"]) for entry in found}) > 3, "all alike: no test"
     assert any(len(set(entry["tokens"])) > 3 for entry in found), "one word repeated: no test"
     for number, (article, entry) in enumerate(zip(ARTICLES, found, strict=True), start=1):
         units = article.split()
         assert entry["line"] == number and entry["article_tokens"] == len(units)
         assert entry["read_tokens"] == min(ARTICLE, len(units))
-        if not units:
-            assert entry["summary"] == "" and entry["tokens"] == []
-            continue
-        words, scores = by_hand(folder, article)
+        words, scores = by_hand(folder, article) if units else ([], [])
         assert entry["tokens"] == words and entry["summary"] == " ".join(words)
         assert entry["log_probabilities"] == pytest.approx(scores, abs=1e-4)
 
@@ -101,33 +107,39 @@ def test_greedy_is_what_the_model_says(folder, summarize):
 def test_every_line_gives_a_line_and_long_articles_are_cut(summarize):
     code, lines, err = summarize(ARTICLES)
     assert code == 0 and len(lines) == len(ARTICLES)
-    assert lines[1] == lines[2] == ""
-    assert lines[3] == lines[5] != ""
+    assert lines[1] == lines[2] == "" and lines[3] == lines[5] != ""
     assert "1 of 8 articles are longer than the model reads" in err
     assert "the first 12 units were read" in err
     assert summarize(["ba"])[2] == ""
 
 
-def test_the_bundles_beam_and_the_length_penalty(summarize):
-    found = [json.loads(line) for line in summarize(ARTICLES, "--format", "json")[1]]
-    greedy = [json.loads(x) for x in summarize(ARTICLES, "--beam", 1, "--format", "json")[1]]
-    assert found != greedy
-    explicit = summarize(ARTICLES, "--beam", 3, "--lenpen", 0.6, "--format", "json")[1]
-    assert found == [json.loads(line) for line in explicit]
+def test_options_of_the_search(summarize, objects):
+    found = objects()
+    assert found != objects("--beam", 1) and found == objects("--beam", 3, "--lenpen", 0.6)
     for entry in found:
         if entry["tokens"]:
             length = len(entry["tokens"]) + 1  # the end, or the cut
             expected = sum(entry["log_probabilities"]) / ((5 + length) / 6) ** 0.6
             assert entry["score"] == pytest.approx(expected, abs=1e-5)
-
-
-def test_limits_and_repetition(summarize):
-    for flags in (["--max-length", 2], ["--max-length", 2, "--beam", 1]):
-        entries = [json.loads(x) for x in summarize(ARTICLES, *flags, "--format", "json")[1]]
-        assert max(len(entry["tokens"]) for entry in entries) <= 2
-    lines = summarize(ARTICLES, "--no-repeat-ngram-size", 1)[1]
-    assert all(len(set(line.split())) == len(line.split()) for line in lines)
+    assert max(len(entry["tokens"]) for entry in objects("--max-length", 2)) <= 2
+    for line in summarize(ARTICLES, "--no-repeat-ngram-size", 1)[1]:
+        assert len(set(line.split())) == len(line.split())
     room = POSITIONS - ARTICLE - 2
     assert summarize(["ba"], "--max-length", room)[0] == 0
     code, _, err = summarize(["ba"], "--max-length", room + 1)
     assert code == 1 and f"positions leave {room}" in err
+
+
+def test_one_many_and_a_stream(folder):
+    summarizer = Summarizer.from_pretrained(folder)
+    found = summarizer.summarize(ARTICLES)
+    alone = [summarizer.summarize(article) for article in ARTICLES]
+    streamed = summarizer.stream(iter(ARTICLES), buffer=3, batch_tokens=20)
+    for one, other, another in zip(found, alone, streamed, strict=True):
+        assert one.tokens == other.tokens == another.tokens and one.text == other.text
+        assert one.score == pytest.approx(other.score, abs=1e-4)
+        assert one.score == pytest.approx(another.score, abs=1e-4)
+    assert summarizer.summarize("ba\nbe\n").tokens == summarizer.summarize("ba be").tokens
+    for ask in (summarizer.model.complete, summarizer.model.score, summarizer.model.perplexity):
+        with pytest.raises(UserError, match="learned only what follows <sep>"):
+            ask("ba")

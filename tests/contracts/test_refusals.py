@@ -61,6 +61,7 @@ BAD = {
     "export --to fairseq --model {checkpoint} --output {data}": "is a folder; name a file",
     "export --to fairseq --model {stock} --output new": "export takes a vaswani_transformer",
     "lm --model {lm} --text /dev/null": "the text is empty",
+    "lm --model {checkpoint} --text {words}": "is not a bundle: --data-bin DIR has to say",
     "lm --text {words}": "nothing to do: give --model",
     "lm --model {lm}": "no text: give --text FILE or --data-bin DIR",
     "lm --model {lm} --text {words} --dynamic-rate 1": "need --dynamic",
