@@ -1,7 +1,6 @@
 """split_groups.py: no sentence in two splits, the same splits for the same text."""
 
 import random
-from pathlib import Path
 
 import networkx
 import pytest
@@ -13,11 +12,9 @@ from split_groups import (
     split,
 )
 
-from tests.support.scripts import run_script
 from vaswani_plugin.errors import UserError
 
 SIZES = {"test": 30, "valid": 20}
-SCRIPT = "data-prep/split_groups.py"
 Pair = tuple[str, str]
 
 
@@ -83,24 +80,3 @@ def test_the_order_of_the_lines_does_not_move_a_pair():
     assert {name: set(chosen) for name, chosen in splits.items()} == {
         name: set(chosen) for name, chosen in again.items()
     }
-
-
-def write(folder: Path, pairs: list[Pair]) -> list[Path]:
-    """Writes both sides; returns their names."""
-    paths = [folder / "all.en", folder / "all.de"]
-    for side, path in enumerate(paths):
-        path.write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
-    return paths
-
-
-def test_files(tmp_path):
-    pairs = corpus(3)
-    flags = ("--train", 50, "--valid", 20, "--test", 30)
-    done = run_script(SCRIPT, *write(tmp_path, pairs), "--output", tmp_path / "raw", *flags)
-    assert done.returncode == 0, done.stderr
-    expected = split(list(dict.fromkeys(pairs)), SIZES)
-    expected["train"] = expected["train"][:50]
-    assert len(expected["train"]) == 50
-    for name, chosen in expected.items():
-        sides = [(tmp_path / "raw" / f"{name}.{lang}").read_text() for lang in ("en", "de")]
-        assert list(zip(*(side.split("\n")[:-1] for side in sides), strict=True)) == chosen

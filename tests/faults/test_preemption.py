@@ -30,16 +30,19 @@ def signalled_in(name, times, number=signal.SIGTERM, group=False, owner=VaswaniT
 
 
 @pytest.mark.parametrize(
-    ("method", "times", "number", "saved"),
+    ("method", "times", "how", "saved"),
     [
-        ("clip_grad_norm", 6, signal.SIGTERM, 6),
-        ("clip_grad_norm", 8, signal.SIGUSR1, 8),  # an interval's end: validated and saved anyway
-        ("valid_step", 2, signal.SIGTERM, 4),
+        # as schedulers do: data-loader workers get the signal as well
+        ("clip_grad_norm", 6, {"group": True}, 6),
+        # an interval's end: validated and saved anyway
+        ("clip_grad_norm", 8, {"number": signal.SIGUSR1}, 8),
+        ("valid_step", 2, {}, 4),
     ],
 )
-def test_the_update_at_hand_is_saved(start, undisturbed, tmp_path, method, times, number, saved):
+def test_the_update_at_hand_is_saved(start, undisturbed, tmp_path, method, times, how, saved):
     folder = tmp_path / "run"
-    left = start(folder, fault=signalled_in(method, times, number))
+    loaders = ("--num-workers", 2) if "group" in how else ()
+    left = start(folder, *loaders, fault=signalled_in(method, times, **how))
     assert left.wait() == EXIT_CODE == 75, left.output()
     assert f"left as asked after update {saved}, exit code 75" in left.output()
     assert updates_in(folder / "checkpoint_last.pt") == saved
@@ -83,15 +86,6 @@ def test_while_it_ends_a_signal_changes_nothing():
     options = {"capture_output": True, "text": True, "env": fairseq_environment()}
     done = run_python("-c", ENDING, **options)
     assert (done.returncode, done.stderr) == (3, "")
-
-
-def test_a_whole_group_may_be_signalled(start, undisturbed, tmp_path):
-    """As schedulers do: data-loader workers get the signal as well."""
-    folder = tmp_path / "run"
-    fault = signalled_in("clip_grad_norm", 6, group=True)
-    left = start(folder, "--num-workers", 2, fault=fault)
-    assert left.wait() == EXIT_CODE, left.output()
-    assert updates_in(folder / "checkpoint_last.pt") == 6
 
 
 def test_one_worker_is_asked_and_all_leave(toy_data_bin, tmp_path):
