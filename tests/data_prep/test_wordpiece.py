@@ -138,14 +138,23 @@ def test_pieces_and_the_rows_of_fairseqs_dictionary(model, dictionary):
     assert dictionary.symbols[dictionary.nspecial :] == pieces[4:]
 
 
-@pytest.mark.parametrize("kind", ["unigram", "likelihood"])
-def test_two_processes_learn_the_same_bytes(folder, tmp_path, kind):
+def test_two_processes_learn_the_same_bytes(folder, tmp_path):
     for name in ("one", "two.model"):
-        done = learn(folder, tmp_path / name, "--kind", kind, "--sample", 500)
+        done = learn(folder, tmp_path / name, "--sample", 500)
         assert done.returncode == 0, done.stderr
-        assert f"600 pieces, {kind}: " in done.stdout
+        assert "600 pieces, unigram: " in done.stdout
     assert (tmp_path / "one.model").read_bytes() == (tmp_path / "two.model").read_bytes()
     assert sorted(x.name for x in tmp_path.iterdir()) == ["one.model", "two.model"]
+
+
+@pytest.mark.parametrize("kind, first", [("bpe", "\u2581e"), ("likelihood", "qu")])
+def test_the_first_merge_is_the_kinds(tmp_path, kind, first):
+    """BPE merges the most frequent pair; by likelihood, q and u, which never occur apart."""
+    (tmp_path / "text").write_text("que\n" * 10 + "es\n" * 12 + "s\n" * 40 + "e\n" * 40)
+    (tmp_path / "x.model").write_bytes(
+        wordpiece_learning.learn([str(tmp_path / "text")], 268, kind)
+    )
+    assert wordpiece.load(tmp_path / "x.model").id_to_piece(4 + 256) == first
 
 
 def test_apply_and_undo_keep_the_lines(folder, encode, tmp_path):
