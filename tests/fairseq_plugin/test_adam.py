@@ -130,10 +130,10 @@ def test_settings_given_now_win_over_those_saved(bf16_config, kind, overrides):
     changes = {"adam_betas": "(0.5, 0.6)", "adam_eps": 1e-3, "weight_decay": 0.1}
     old = build(kind, bf16_config, parameter, **changes)
     old.set_lr(0.7)
-    new = build(kind, bf16_config, parameter)
+    new = build(kind, bf16_config, parameter, weight_decay=0.2)
     new.load_state_dict(old.state_dict(), overrides)
     (group,) = new.optimizer.param_groups
-    assert group["betas"] == (0.9, 0.98) and group["weight_decay"] == 0.0
+    assert group["betas"] == (0.9, 0.98) and group["weight_decay"] == 0.2
     assert group["eps"] == overrides.get("eps", 1e-9)
     assert group["lr"] == 0.7  # until the schedule sets it
 
