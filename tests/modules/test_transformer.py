@@ -10,7 +10,6 @@ from vaswani_plugin.model.build import fairseq_sinusoids
 from vaswani_plugin.modules.attention import MultiHeadAttention
 from vaswani_plugin.modules.feed_forward import FeedForward
 from vaswani_plugin.modules.language_model import LanguageModel
-from vaswani_plugin.modules.layers import LAYER_NORM_EPS
 from vaswani_plugin.modules.masks import padding_mask
 from vaswani_plugin.modules.one_layer import OneLayer
 from vaswani_plugin.modules.positions import sinusoids
@@ -19,6 +18,7 @@ from vaswani_plugin.modules.recurrent_language_model import Dropouts, RecurrentL
 from vaswani_plugin.modules.transformer import Transformer, cached_positions
 
 PAD, D, V = 1, 12, 20
+EPS = 1e-6  # in LayerNorm, of the authors' code
 TIGHT = {"atol": 1e-10, "rtol": 0}
 
 
@@ -34,20 +34,12 @@ def make_transformer(source=V, target=V, **sizes) -> Transformer:
     return shake(Transformer(source, target, PAD, **numbers_of)).eval()
 
 
-def embedded(stack, tokens) -> np.ndarray:
-    rows = numbers(stack.embedding.weight)[tokens] * D**0.5
-    return rows + np.stack([paper_reference.sinusoid(p, D) for p in range(len(tokens))])
-
-
 def reference_logits(model: Transformer, source: list[int], target: list[int]) -> np.ndarray:
-    """Figure 1, layer by layer, in NumPy: (T, V)."""
-    memory = embedded(model.encoder, source)
-    for layer in model.encoder.layers:
-        memory = paper_reference.encoder_layer(memory, layer_weights_of(layer), LAYER_NORM_EPS)
-    x = embedded(model.decoder, target)
-    for layer in model.decoder.layers:
-        x = paper_reference.decoder_layer(x, memory, layer_weights_of(layer), LAYER_NORM_EPS)
-    return x @ numbers(model.decoder.projection.weight).T
+    """Figure 1 in NumPy: (T, V)."""
+    halves = (model.encoder, model.decoder)
+    layers = [[layer_weights_of(layer) for layer in half.layers] for half in halves]
+    matrix = numbers(model.decoder.projection.weight)
+    return paper_reference.transformer(source, target, *layers, matrix, EPS)
 
 
 def test_figure_1():
@@ -86,10 +78,10 @@ def test_a_language_model_is_the_reference_with_padding_on_either_side(right):
     parts = make_transformer().encoder
     model = LanguageModel(parts.embedding, parts.positions, parts.layers, 0.0).eval()
     text = [2, 8, 5]
-    expected = embedded(model, text)
+    expected = paper_reference.embed(text, numbers(model.embedding.weight))
     for layer in model.layers:
         weights, past_only = layer_weights_of(layer), paper_reference.past_only(len(text))
-        expected = paper_reference.encoder_layer(expected, weights, LAYER_NORM_EPS, past_only)
+        expected = paper_reference.encoder_layer(expected, weights, EPS, past_only)
     expected = expected @ numbers(model.embedding.weight).T
     row, real = (text + [PAD] * 2, slice(0, 3)) if right else ([PAD] * 2 + text, slice(2, 5))
     tokens = torch.tensor([row, [2, 5, 6, 7, 8]])

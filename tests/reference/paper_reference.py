@@ -121,21 +121,11 @@ def sinusoid(position: int, d_model: int) -> Array:
     return encoding
 
 
-def fairseq_sinusoid(position: int, d_model: int) -> Array:
-    """fairseq's: sines before cosines, exponent i/(D/2 - 1), position 0 counted as 2."""
-    half = d_model // 2
-    encoding = np.zeros(d_model)
-    for i in range(half):
-        angle = (position + 2) * math.exp(-i * math.log(10000) / (half - 1))
-        encoding[i], encoding[half + i] = math.sin(angle), math.cos(angle)
-    return encoding
-
-
-def embed(tokens: list[int], matrix: Array, encoding=sinusoid) -> Array:
+def embed(tokens: list[int], matrix: Array) -> Array:
     """Sections 3.4, 3.5: rows of the matrix times sqrt(D), plus the encoding of the position."""
     d_model = matrix.shape[1]
     rows = [
-        matrix[token] * math.sqrt(d_model) + encoding(position, d_model)
+        matrix[token] * math.sqrt(d_model) + sinusoid(position, d_model)
         for position, token in enumerate(tokens)
     ]
     return np.stack(rows)
@@ -148,13 +138,12 @@ def transformer(
     decoder: list[Layer],
     matrix: Array,
     eps: float,
-    encoding=sinusoid,
 ) -> Array:
     """Figure 1 with one shared matrix: logits (T, V) of what follows each target prefix."""
-    memory = embed(source, matrix, encoding)
+    memory = embed(source, matrix)
     for layer in encoder:
         memory = encoder_layer(memory, layer, eps)
-    x = embed(target, matrix, encoding)
+    x = embed(target, matrix)
     for layer in decoder:
         x = decoder_layer(x, memory, layer, eps)
     return x @ matrix.T

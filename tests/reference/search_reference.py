@@ -38,11 +38,10 @@ def enumerate_outputs(
     end: int,
     longest: int,
     alpha: float,
-    shortest: int = 1,
 ) -> list[Output]:
-    """All outputs of `shortest` to `longest` words and the end, the best score first."""
+    """All outputs of 1 to `longest` words and the end, the best score first."""
     outputs = []
-    for length in range(shortest, longest + 1):
+    for length in range(1, longest + 1):
         for body in itertools.product(words, repeat=length):
             tokens = (*body, end)
             total = log_probability(model, tokens)

@@ -72,7 +72,7 @@ def test_a_function_sees_what_each_hypothesis_has_so_far(options):
         return [EOS, *range(latest + 1, lasts[sentence] + 1)]
 
     model = make_peaked_model(SYMBOLS)
-    found = search(model, prefix_allowed_tokens_fn=ascending, beam=4, **options)
+    found = search(model, prefix_allowed_tokens_fn=ascending, lenpen=3.0, **options)
     for last, hypotheses in zip(lasts, found, strict=True):
         for tokens, score in outputs_of(hypotheses):
             words = tokens[:-1]
