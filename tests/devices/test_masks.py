@@ -15,7 +15,7 @@ from meta import (
     shallow,
     train_step,
 )
-from model_factory import make_model, make_task, plain_transformer, random_batch
+from model_factory import make_model, make_task, random_batch
 from search_setup import make_generator, make_peaked_model, make_sample, make_translation_task
 
 from vaswani_plugin.kernels import packed_layers
@@ -93,23 +93,3 @@ def test_only_padded_sources_are_masked_in_the_search(
     assert len(biases) == len(model.decoder.layers)
     assert all((bias is not None) == is_padded for bias in biases)
     assert attentions == {MASKED if is_padded else FREE: len(model.encoder.layers)}
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("left_pad_target", [False, True])
-@pytest.mark.parametrize("need_weights", [False, True])
-def test_a_window_among_padding_on_the_left(dtype, left_pad_target, need_weights):
-    """What hides everything from a position makes zeros, never NaN."""
-    task = make_task()
-    model = plain_transformer(make_model(task, attention_window=2).to(dtype))
-    batch = random_batch(task, [(12, 11), (2, 1), (1, 3)])
-    if left_pad_target:
-        batch["prev_output_tokens"] = batch["prev_output_tokens"].flip(1)
-    encoded = model.encoder(batch["src_tokens"], need_weights)
-    memory = model.encode(batch["src_tokens"])._replace(features=encoded.features)
-    decoded = model.decode(batch["prev_output_tokens"], memory, need_weights=need_weights)
-    logits = model.decoder.project(decoded.features)
-    assert encoded.features.isfinite().all() and logits.isfinite().all()
-    logits.float().square().mean().backward()
-    found = [p.grad for p in model.parameters() if p.grad is not None]
-    assert found and all(gradient.isfinite().all() for gradient in found)
