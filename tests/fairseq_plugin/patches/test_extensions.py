@@ -12,7 +12,7 @@ import torch
 from fairseq.data import data_utils
 from fairseq.data.token_block_dataset import TokenBlockDataset
 from fairseq.scoring.bleu import BleuConfig, BleuStat, Scorer
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import vaswani_plugin
@@ -105,6 +105,7 @@ def compiled(name: str) -> ModuleType:
     st.sampled_from([-1, 0, 1, 3, 8, 20]),
     st.integers(1, 9),
 )
+@example([2, 2, 2, 2, 2, 3, 9], 18, -1, 4)  # what waits for its batch grows too large itself
 def test_batches_equal_the_compiled_ones(lengths, max_tokens, max_sentences, multiple):
     arguments = np.arange(len(lengths))[::-1].copy(), int64(lengths)
     limits = max_tokens, max_sentences, multiple
@@ -114,10 +115,11 @@ def test_batches_equal_the_compiled_ones(lengths, max_tokens, max_sentences, mul
     assert {batch.dtype for batch in ours} == {batch.dtype for batch in theirs}
 
 
+@settings(max_examples=300)
 @given(
-    st.lists(st.integers(0, 9), min_size=1, max_size=60).filter(any),
-    st.sampled_from(["none", "complete", "complete_doc", "eos"]),
-    st.integers(1, 30),
+    st.lists(st.integers(0, 4), min_size=1, max_size=30).filter(any),
+    st.sampled_from(["none", "eos", "complete", "complete_doc"]),
+    st.integers(1, 12),
     st.integers(0, 3),
 )
 def test_blocks_equal_the_compiled_ones(sizes, mode, block_size, separator):
