@@ -10,6 +10,7 @@ import torch
 from fairseq import tasks
 from fairseq.data import (
     LanguagePairDataset,
+    TokenBlockDataset,
     language_pair_dataset,
 )
 from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetBuilder
@@ -112,6 +113,13 @@ def test_sentences_are_those_read_one_by_one(files):
     assert [sample["id"] for sample in found] == numbers.tolist()
     for sample in found:
         assert_same(sample, make_fairseqs(*files)[sample["id"]])
+    source, target = files
+    blocks = TokenBlockDataset(source, source.sizes, None, PAD, EOS, break_mode="eos")
+    for other in (make_pairs(source, None), make_pairs(blocks, target)):
+        found = other.__getitems__([1, 0])
+        assert [sample["source"].tolist() for sample in found] == [
+            source[i].tolist() for i in (1, 0)
+        ]
 
 
 def test_alignments_constraints_and_other_datasets_are_left_to_fairseq(files):
