@@ -134,31 +134,6 @@ def make_summary_task(summaries: Path, *flags: str) -> VaswaniLanguageModelingTa
 AFTER_SEP = ("--loss-after", "<sep>", "--sample-break-mode", "eos")
 
 
-def test_targets_up_to_the_symbol_are_padding(summaries):
-    task = make_summary_task(summaries, *AFTER_SEP)
-    task.load_dataset("train")
-    dataset, dictionary = task.dataset("train"), task.dictionary
-    batch = dataset.collater([dataset[number] for number in range(len(SUMMARIES))])
-    expected = ["beta", "gamma gamma alpha", "", "beta <sep> alpha"]
-    targets = []
-    for row, line, inputs in zip(
-        batch["target"], SUMMARIES, batch["net_input"]["src_tokens"], strict=True
-    ):
-        words = line.split()
-        first = words.index("<sep>")
-        learned = dictionary.string(row[row.ne(dictionary.pad())])
-        targets.append(learned)
-        assert row[: first + 1].eq(dictionary.pad()).all()
-        assert row[first + 1].ne(dictionary.pad())  # at least the end
-        assert inputs[: len(words) + 1].tolist() == [
-            dictionary.eos(),
-            *map(dictionary.index, words),
-        ]
-    assert targets == expected
-    assert batch["ntokens"] == sum(len(text.split()) + 1 for text in expected)
-    assert batch["start_indices"] == [4, 2, 1, 7]
-
-
 @torch.no_grad()
 def summary_nats(model, dictionary: Dictionary) -> tuple[float, int]:
     """Of what follows the first <sep> of each line, its end included; and how many tokens."""
