@@ -139,6 +139,14 @@ def test_the_expectation_is_exact(p):
     assert scale == 1 / in_force and abs(in_force - (1 - p)) <= 2**-17
 
 
+def test_a_seed_repeats_the_mask_and_the_next_one_differs():
+    x = torch.ones(1000)
+    torch.manual_seed(3)
+    first, second = keep_mask(x, 0.5)[0], keep_mask(x, 0.5)[0]
+    torch.manual_seed(3)
+    assert keep_mask(x, 0.5)[0].equal(first) and not first.equal(second)
+
+
 def make_add_norm(dtype=torch.float64, dropout=0.4) -> FusedAddNorm:
     module = AddNorm(6, dropout).to(dtype)
     generator = torch.Generator().manual_seed(2)
