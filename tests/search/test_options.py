@@ -34,6 +34,8 @@ def model():
     ("options", "message"),
     [
         ({"beam": 16}, "--beam is 16 .* 16 tokens; give at most 15"),
+        ({"beam": 0}, "--beam is 0; it must be at least 1"),
+        ({"temperature": 0.0}, "--temperature is 0.0; it must be greater than 0"),
         ({"lenpen": math.inf}, "--lenpen is inf; .* finite"),
         ({"sampling_topk": 3}, "--sampling-topk .* need --sampling"),
         ({"sampling": True, "sampling_topk": 3, "sampling_topp": 0.5}, "exclude .*; drop one"),
@@ -54,6 +56,7 @@ def test_impossible_flags(task, model, options, message):
         ("a beam of 2 finds no more than 2", {"beam": 2, "nbest": 3}),
         ("top_k goes with sampling", {"top_k": 3}),
         ("beam and sampling exclude", {"beam": 2, "sampling": True}),
+        ("top_k and top_p exclude each other", {"sampling": True, "top_k": 3, "top_p": 0.5}),
         ("top_p 1.5: must be above 0 and at most 1", {"sampling": True, "top_p": 1.5}),
     ],
     ids=str,
