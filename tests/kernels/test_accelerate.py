@@ -64,7 +64,7 @@ def test_a_model_that_only_decodes_gets_no_kernel_of_training():
 def test_parameters_and_state_dict_stay_the_same():
     model = make_model()
     before, parameters = list(model.state_dict()), list(model.parameters())
-    accelerate(model)
+    accelerate(accelerate(model))  # a second time changes nothing
     assert list(model.state_dict()) == before
     assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
 

@@ -45,7 +45,7 @@ def library(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize("leading", [(LEAST_ROWS,), (5, 8), (LEAST_ROWS - 1,), (0,)])
+@pytest.mark.parametrize("leading", [(LEAST_ROWS,), (5, 8), (LEAST_ROWS - 1,), (1, 1), (0,)])
 @pytest.mark.parametrize("outputs", [7, 40])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_equals_pytorch(library, leading, outputs, dtype):
