@@ -55,6 +55,8 @@ def test_equals_pytorch(library, leading, outputs, dtype):
         inputs[0] = turned.requires_grad_()
     ours = value_and_gradients(linear, inputs)
     near = {"atol": 0.2, "rtol": 0.02} if dtype == torch.bfloat16 else NEAR
+    with torch.no_grad():
+        assert linear(*inputs).equal(ours[0])
     for one, other in zip(ours, value_and_gradients(F.linear, inputs), strict=True):
         torch.testing.assert_close(one, other, **near)
 
