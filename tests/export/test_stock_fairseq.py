@@ -237,8 +237,8 @@ def test_export_gives_the_same_outputs_and_import_the_same_bits(positions, shari
     # The type of the weights is kept.
     state["model"] = {name: tensor.bfloat16() for name, tensor in state["model"].items()}
     weights, config = convert(exported(state), task)
-    for name, weight in state["model"].items():
-        assert weights[name].dtype == weight.dtype and torch.equal(weights[name], weight)
+    assert all(torch.equal(weights[name], weight) for name, weight in state["model"].items())
+    assert {weight.dtype for weight in weights.values()} == {torch.bfloat16}
     # The paper's sinusoids have become a table.
     expected = state["cfg"]["model"] | {"positions": config["positions"]}
     assert {"_name": "vaswani_debug", **config}.items() >= expected.items()

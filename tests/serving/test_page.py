@@ -107,16 +107,6 @@ def test_n_best_alignment_and_attention(opened):
     wait_for(lambda: text_of(opened, "queries") == "WHY?</s>")
 
 
-def test_copy_and_clear(opened):
-    ask(opened, TEXT)
-    click(opened, "#copy")
-    wait_for(lambda: text_of(opened, "copy") == "Copied")
-    click(opened, "#clear")
-    assert text_of(opened, "translation") == ""
-    assert opened.evaluate("document.getElementById('details').hidden")
-    assert opened.evaluate("document.activeElement.id") == "text"
-
-
 def test_no_text_becomes_markup(opened):
     """The same elements as for harmless text of as many words, and nothing runs."""
     names = "[...document.querySelectorAll('body *')].map((e) => e.localName).join(' ')"
