@@ -1,7 +1,8 @@
-"""A bare checkout is enough for fairseq's commands: nothing of ours is installed.
+"""A bare checkout is enough for fairseq's commands, and the kernels could be thrown away.
 
 An empty environment finds the packages of this one on PYTHONPATH, where Python reads no .pth file:
-the link by which the plugin itself is installed has no effect. The checkout's name has a blank.
+the link by which the plugin itself is installed has no effect. The checkout's name has a blank. It
+lacks the kernels' folder, their tests and the lines that call them.
 """
 
 import os
@@ -12,18 +13,35 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import PLUGIN, REPO, fairseq_environment, write_toy_corpus
+from tests.conftest import REPO, fairseq_environment, write_toy_corpus
 from tests.support.commands import SITE, empty_environment
+
+CALLER = "vaswani_plugin/model/build.py"
+LINES = (
+    "from vaswani_plugin import kernels\n",
+    "    kernels.accelerate(model)\n",
+    "    found = kernels.packing()\n",
+)
 
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory) -> Path:
-    """A copy of the package and of the scripts."""
-    folder = tmp_path_factory.mktemp("check out")
-    ignored = shutil.ignore_patterns("__pycache__")
-    for part in (PLUGIN, REPO / "data-prep"):
-        shutil.copytree(part, folder / part.name, ignore=ignored)
-    return folder
+    """The project in a folder of its own, without kernels/ and its caller."""
+    root = tmp_path_factory.mktemp("check out")
+    for name in ("vaswani_plugin", "data-prep", "tests", "recipes", "examples"):
+        if (REPO / name).exists():
+            shutil.copytree(REPO / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "setup.py"):
+        shutil.copy(REPO / name, root / name)
+    shutil.rmtree(root / "vaswani_plugin" / "kernels")
+    shutil.rmtree(root / "tests" / "kernels")
+    caller = root / CALLER
+    text = caller.read_text(encoding="utf-8")
+    for line in LINES:
+        assert text.count(line) == 1
+        text = text.replace(line, "")
+    caller.write_text(text, encoding="utf-8")
+    return root
 
 
 @pytest.fixture(scope="module")
@@ -32,17 +50,17 @@ def python(tmp_path_factory) -> Path:
     return empty_environment(tmp_path_factory.mktemp("empty"))
 
 
-def run(python: Path, cwd: Path, *arguments: object) -> str:
+def run(python: Path, cwd: Path, *arguments: object, path: str = SITE, timeout: float = 300) -> str:
     """Run Python without the plugin; its output."""
     done = subprocess.run(
         [python, *map(str, arguments)],
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=300,
-        env=fairseq_environment(PYTHONPATH=SITE),
+        timeout=timeout,
+        env=fairseq_environment(PYTHONPATH=path),
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout + done.stderr
 
 
@@ -68,7 +86,7 @@ def data(python, tmp_path_factory) -> Path:
 )
 def test_training_and_translating(python, checkout, data, tmp_path, workers):
     """One worker's loader of batches is a process of its own; two are spawned, not forked."""
-    relative = os.path.relpath(checkout / PLUGIN.name, tmp_path)
+    relative = os.path.relpath(checkout / "vaswani_plugin", tmp_path)
     said = run(
         *(python, tmp_path, "-m", "fairseq_cli.train", data, "--user-dir", relative),
         *("--arch", "vaswani_debug", "--max-tokens", 100, "--max-update", 2, "--cpu"),
@@ -81,6 +99,7 @@ def test_training_and_translating(python, checkout, data, tmp_path, workers):
     said = run(
         *(python, tmp_path, "-m", "fairseq_cli.generate", data, "--user-dir", relative, "--cpu"),
         *("--path", "saved/checkpoint_last.pt", "--gen-subset", "valid", "--num-workers", 1),
+        *("--task", "vaswani_translation"),
     )
     assert len(re.findall(r"^H-", said, re.MULTILINE)) == 20
 
@@ -93,3 +112,14 @@ def test_scripts_of_data_preparation(python, checkout, tmp_path):
     run(python, tmp_path, script, "learn", *flags)
     applied = run(python, tmp_path, script, "apply", "--codes", "codes", "--input", "text")
     assert applied.replace("@@ ", "").split("\n")[0] == "the cat sat on the mat"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "tests",
+    ["tests/modules tests/fairseq_plugin/models", "tests/search", "tests/fairseq_plugin/tasks"],
+)
+def test_the_tests_of_everything_but_the_kernels_pass(python, checkout, tests):
+    pytest_of = ("-m", "pytest", "-q", "-p", "no:xdist", "-m", "not slow and not gpu")
+    path = f"{checkout}:{checkout / 'data-prep'}:{SITE}"
+    run(python, checkout, *pytest_of, *tests.split(), path=path, timeout=1800)

@@ -50,16 +50,15 @@ def load_user_dir():
     import_user_module(Namespace(user_dir={str(PLUGIN)!r}))
 """
 SHOW = "\nprint(json.dumps(state()))\n"
-REGISTER = "import vaswani_plugin; vaswani_plugin.register()"
 OURS = "vaswani_plugin.fairseq_plugin"
 WAYS = {
-    "register, twice, then the loader": f"{REGISTER}; vaswani_plugin.register(); load_user_dir()",
     "the package, after fairseq": "import fairseq, vaswani_plugin",
     "a task's module, as a spawned worker unpickles it": (
         f"import {OURS}.tasks.translation; load_user_dir()"
     ),
-    "a public name, then the loader, twice": (
-        "import vaswani_plugin; vaswani_plugin.VaswaniTransformer; load_user_dir(); load_user_dir()"
+    "a public name, then register and the loader, twice": (
+        "import vaswani_plugin as v; v.VaswaniTransformer\n"
+        + "for _ in range(2): v.register(); load_user_dir()"
     ),
 }
 
