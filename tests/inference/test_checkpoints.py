@@ -18,8 +18,7 @@ import safetensors.numpy
 import torch
 from toy_bundle import write_toy_bundle
 
-from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.export.checkpoints import save_checkpoint, save_safetensors
+from vaswani_plugin.export.checkpoints import save_safetensors
 from vaswani_plugin.inference.checkpoints import damage, load_checkpoint
 from vaswani_plugin.text.settings import CONFIG, MODEL, SAFETENSORS
 
@@ -34,11 +33,6 @@ class Runs:
 
     def __reduce__(self) -> tuple:
         return os.mkdir, (str(self.marker),)
-
-
-class Evaluates:
-    def __reduce__(self) -> tuple:
-        return eval, ("1 + 1",)
 
 
 @pytest.fixture
@@ -83,19 +77,14 @@ def test_flags_and_sums_load_and_permissions_stay(tmp_path, safe_globals, before
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_code_is_refused_and_not_run(tmp_path, zipped):
+def test_code_is_refused_and_a_truncated_file_named(tmp_path, zipped):
     marker, path = tmp_path / "marker", tmp_path / "evil.pt"
-    for content, name in ((Runs(marker), r"(posix|nt)\.mkdir"), (Evaluates(), "eval,")):
-        torch.save(STATE | {"x": content}, path, _use_new_zipfile_serialization=zipped)
-        with pytest.raises(ValueError, match=rf"evil\.pt: refused: it would call {name}"):
-            load_checkpoint(path)
+    torch.save(STATE | {"x": Runs(marker)}, path, _use_new_zipfile_serialization=zipped)
+    with pytest.raises(ValueError, match=r"evil\.pt: refused: it would call (posix|nt)\.mkdir"):
+        load_checkpoint(path)
     assert not marker.exists()
     pickle.loads(pickle.dumps(Runs(marker)))  # the trap works: the unrestricted pickle runs it
     assert marker.is_dir()
-
-
-@pytest.mark.parametrize("zipped", [True, False])
-def test_truncated_files_are_named(tmp_path, zipped):
     torch.save(STATE, tmp_path / "whole.pt", _use_new_zipfile_serialization=zipped)
     whole, path = (tmp_path / "whole.pt").read_bytes(), tmp_path / "cut.pt"
     # The old format may be cut within a class's name, which then is another, unknown one.
@@ -137,21 +126,6 @@ def test_a_compressed_checkpoint_is_refused_before_it_is_read(tmp_path):
         load_checkpoint(tmp_path / "small.pt")
 
 
-def test_a_failing_disk_is_an_oserror_and_the_old_file_stays(tmp_path, monkeypatch):
-    path = tmp_path / "a.pt"
-    save_checkpoint(STATE, path)
-    before = path.read_bytes()
-
-    def fail_to_save(state: object, file) -> None:
-        file.write(b"half")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(torch, "save", fail_to_save)
-    with pytest.raises(OSError, match="No space"):
-        save_checkpoint(STATE, path)
-    assert path.read_bytes() == before and os.listdir(tmp_path) == ["a.pt"]
-
-
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("saved") / "saved.pt"
@@ -169,52 +143,30 @@ def same(state, other):
 
 def test_every_flipped_bit_is_found_or_harmless(saved, tmp_path):
     whole, rng, found = saved.read_bytes(), random.Random(1), 0
-    assert damage(saved) is None
+    path = tmp_path / "flipped.pt"
     for _ in range(300):
         content = bytearray(whole)
         content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-        (tmp_path / "flipped.pt").write_bytes(content)
-        if damage(tmp_path / "flipped.pt"):
+        path.write_bytes(content)
+        if damage(path):
             found += 1
             continue
         try:
-            state = torch.load(tmp_path / "flipped.pt")
+            state = torch.load(path)
         except Exception:
             continue  # loaded by nobody
         assert same(state, torch.load(saved))
-    assert found > 50
-
-
-def test_pytorch_itself_finds_no_flipped_bit(saved, tmp_path):
-    """Why all this is needed; when this fails it is no longer."""
+    assert found > 50 and damage(saved) is None
+    # PyTorch itself finds none: when this fails, all this is no longer needed.
     with zipfile.ZipFile(saved) as archive:
         name = next(name for name in archive.namelist() if name.endswith("data/5"))
         content = archive.read(name)
-    whole = bytearray(saved.read_bytes())
-    whole[whole.index(content)] ^= 1
-    (tmp_path / "flipped.pt").write_bytes(whole)
-    assert not same(torch.load(tmp_path / "flipped.pt"), torch.load(saved))
-    assert damage(tmp_path / "flipped.pt").startswith("is not as it was saved (the sum of ")
+    flipped = bytearray(whole)
+    flipped[whole.index(content)] ^= 1
+    path.write_bytes(flipped)
+    assert not same(torch.load(path), torch.load(saved))
     with pytest.raises(ValueError, match=r"flipped\.pt: it is not as it was saved .*again"):
-        load_checkpoint(tmp_path / "flipped.pt")
-
-
-@pytest.mark.parametrize("name", [MODEL, "codes"])
-def test_a_link_in_a_bundle_is_refused_by_every_command(toy, tmp_path, name, capsys):
-    """It would read, copy or overwrite a file outside of the folder."""
-    folder, outside = tmp_path / "model", tmp_path / "outside"
-    shutil.copytree(toy, folder)
-    (folder / name).rename(outside)
-    (folder / name).symlink_to(outside)
-    before = outside.read_bytes()
-    at, out = ["--model", str(folder)], ["--output", str(tmp_path / "out")]
-    commands = [["card", *at], ["translate", *at]]
-    for to in ("fairseq", "ctranslate2", "huggingface", "onnx"):
-        commands.append(["export", *at, *out, "--to", to])
-    for command in commands:
-        assert main(command) == 1
-        assert f"{folder / name} is a link" in capsys.readouterr().err
-    assert outside.read_bytes() == before and not (tmp_path / "out").exists()
+        load_checkpoint(path)
 
 
 def test_tied_weights_are_stored_once_and_stay_tied(toy):
@@ -227,7 +179,7 @@ def test_tied_weights_are_stored_once_and_stay_tied(toy):
     assert all(loaded[name] is loaded["encoder.embedding.weight"] for name in left_out)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int64])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64, torch.int64])
 def test_every_type_and_every_view_keeps_its_numbers(dtype, tmp_path):
     base = (torch.randn(6, 8) * 100).to(dtype)
     weights = {
@@ -258,9 +210,15 @@ def test_damaged_safetensors_are_named(toy, tmp_path):
     config.write_text(json.dumps(known), encoding="utf-8")
     with pytest.raises(ValueError, match=re.escape(f"{path}: no weights of a model")):
         load_checkpoint(path)
-    for content in (b"", b"{", b"[1]", b"null", b"\xff"):
-        config.write_bytes(content)
-        with pytest.raises(ValueError, match=re.escape(str(config))):
+    for change, part in (
+        (lambda config: config.pop("task"), "config.json: no 'task' in it"),
+        (lambda config: config.update(model=[]), "config.json: no 'model' in it"),
+        (lambda config: config.update(version=2), "config.json: its version is 2"),
+    ):
+        other = known.copy()
+        change(other)
+        config.write_text(json.dumps(other), encoding="utf-8")
+        with pytest.raises(ValueError, match=part):
             load_checkpoint(path)
     config.unlink()
     with pytest.raises(ValueError, match="config.json does not exist: the weights need it"):
