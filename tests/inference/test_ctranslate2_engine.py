@@ -4,6 +4,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -231,14 +232,9 @@ def test_it_starts_without_torch(tmp_path):
 def test_ctranslate2_is_asked_for_its_gpu(tmp_path, monkeypatch, has_gpu, device):
     """PyTorch may see another one, or none."""
     export_to_ctranslate2(write_toy_bundle(tmp_path), tmp_path / "ct2")
-    asked = {}
-
-    def load(folder: Path, **options: object) -> None:
-        asked.update(options)
-        raise ValueError("this is enough")
-
+    asked = Mock(side_effect=ValueError("this is enough"))
     monkeypatch.setattr(ctranslate2_engine, "has_gpu", lambda: has_gpu)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: not has_gpu)
-    monkeypatch.setattr(Translator, "from_pretrained", load)
+    monkeypatch.setattr(Translator, "from_pretrained", asked)
     assert "this is enough" in vaswani("translate", "--model", tmp_path / "ct2").error
-    assert str(asked["device"]) == device
+    assert str(asked.call_args.kwargs["device"]) == device

@@ -54,7 +54,7 @@ def test_alone_together_and_in_any_order(translator):
     alone = [translator.translate(text, long="split", nbest=2) for text in TEXTS]
     expected = outputs(alone)
     assert len({t.text for t in alone}) > len(TEXTS) // 2, "all alike: no test"
-    for size in (1, 30, 4096):
+    for size in (30, 4096):
         together = translator.translate(TEXTS, long="split", nbest=2, batch_tokens=size)
         assert outputs(together) == expected
         for one, other in zip(alone, together, strict=True):
@@ -62,37 +62,24 @@ def test_alone_together_and_in_any_order(translator):
                 assert mine.score == pytest.approx(its.score, abs=1e-4)
                 assert mine.token_scores == pytest.approx(its.token_scores, abs=1e-4)
     order = random.Random(2).sample(range(len(TEXTS)), len(TEXTS))
-    shuffled = translator.translate([TEXTS[n] for n in order], long="split", nbest=2)
-    assert outputs(shuffled) == [expected[n] for n in order]
-    for buffer in (1, 3, 100):
-        streamed = translator.stream(iter(TEXTS), buffer=buffer, long="split", nbest=2)
-        assert outputs(streamed) == expected
+    shuffled = [TEXTS[n] for n in order]
+    streamed = translator.stream(iter(shuffled), buffer=3, long="split", nbest=2)
+    assert outputs(streamed) == [expected[n] for n in order]
 
 
 def test_eight_threads_translate_what_one_does(translator):
     """With and without alignments at the same time: neither disturbs the other."""
     texts = [" ".join(random.Random(n).sample(SENTENCES[n % 5].split(), 6)) for n in range(20)]
-    expected = {
-        align: translator.translate(texts, align=align, long="split") for align in (False, True)
-    }
-    assert all(t.alignment for t in expected[True]) and not any(
-        t.alignment for t in expected[False]
-    )
 
     def work(number):
-        rng, aligned = random.Random(number), number % 2 == 0
-        chosen = rng.sample(range(len(texts)), 10)
-        some = [texts[n] for n in chosen]
-        found = translator.translate(some, align=aligned, long="split", batch_tokens=100)
-        return [
-            (t.text, t.tokens, t.alignment)
-            == (e.text, e.tokens, e.alignment)
-            for t, e in zip(found, (expected[aligned][n] for n in chosen), strict=True)
-        ]  # fmt: skip
+        options = {"align": number % 2 == 0, "long": "split", "batch_tokens": 100}
+        found = translator.translate(texts[number:][:6], **options)
+        return [(t.text, t.tokens, t.alignment) for t in found]
 
+    expected = list(map(work, range(14)))
+    assert all(found[2] for found in expected[0]) and not any(found[2] for found in expected[1])
     with ThreadPoolExecutor(8) as pool:
-        results = list(pool.map(work, range(16)))
-    assert all(all(result) for result in results)
+        assert list(pool.map(work, range(14))) == expected
 
 
 def test_scores_and_alignment(translator):
@@ -159,22 +146,16 @@ def test_samples_of_batches_buffers_and_seeds_are_independent(translator):
     assert first == outputs(translator.stream(texts, buffer=1, seed=5, **options))
 
 
-@pytest.mark.parametrize(
-    ("options", "part"),
-    [
+def test_bad_options_are_named(translator):
+    for options, part in (
         ({"nbest": 3}, "a beam of 2 finds no more than 2"),
         ({"beam": 10**6}, "dictionary has"),
         ({"long": "drop"}, "long is 'drop'; it must be error or split or truncate"),
-    ],
-)
-def test_bad_options_are_named(translator, options, part):
-    with pytest.raises(UserError, match=part):
-        translator.translate("a bird", **options)
+    ):
+        with pytest.raises(UserError, match=part):
+            translator.translate("a bird", **options)
     with pytest.raises(TypeError, match="beem: no option of that name; there are beam, nbest"):
         translator.translate("a bird", beem=2)
-    for nothing in (None, float("nan")):
-        with pytest.raises(UserError, match="text 1 is .*, which is no text"):
-            translator.translate(nothing)
 
 
 def test_a_pickled_translator_loads_its_files_again(folder, monkeypatch):

@@ -28,20 +28,11 @@ PAIRS = [
     ("Why are the children singing?", ""),
     ("It rained; the cat slept.", "Over the green hills, small clouds"),
 ]
-OURS = ("serving", "figures", "export", "fairseq_plugin", "inference.completion", "text.trees")
-OURS += ("modules.recurrent", "search.recurrent", "search.text_models", "search.well_formed")
-OURS += ("text.coding",)
-UNUSED = {
-    "fairseq",
-    "torch._dynamo",  # takes a second
-    "ctranslate2",
-    "onnxruntime",
-    "starlette",
-    "matplotlib",
-    "jinja2",
-    "safetensors",
-}
-UNUSED |= {f"vaswani_plugin.{name}" for name in OURS}
+UNUSED = {"fairseq", "torch._dynamo", "ctranslate2", "onnxruntime", "starlette", "matplotlib"}
+UNUSED |= {"jinja2", "safetensors"}
+OURS = "serving figures export fairseq_plugin inference.completion text.trees text.coding"
+OURS += " modules.recurrent search.recurrent search.text_models search.well_formed"
+UNUSED |= {f"vaswani_plugin.{name}" for name in OURS.split()}
 """What a translation does not import."""
 LSTM = ("--arch", "vaswani_attention_lstm_tiny", "--d-model", "16", "--share-embeddings", "none")
 
@@ -105,7 +96,6 @@ def test_pairs_that_do_not_fit_are_named(translator):
     long = " ".join(SENTENCES)
     for pair, part in (
         (("", "a bird"), "source 2 is an empty sentence"),
-        ((long, "a bird"), rf"source 2 has \d+ subwords, the model takes {POSITIONS - 1}"),
         (("a bird", long), rf"target 2 has \d+ subwords, the model takes {POSITIONS - 1}"),
     ):
         with pytest.raises(UserError, match=part):
@@ -133,11 +123,7 @@ def test_attention_is_that_of_a_full_pass(translator):
     assert cross.keys[-1] == cross.queries[-1] == "</s>"
     merged = attention.merged(translator.pipeline.subwords).kinds["cross"]
     assert merged.keys == ["the", "cat", "and", "a", "bird", "</s>"]
-    assert attention.target == "the tired farmer"
-
-
-def test_attention_counts_unknown_tokens(translator):
-    assert translator.attention("a bird", "a pear").unknown == (0, 0)
+    assert attention.target == "the tired farmer" and attention.unknown == (0, 0)
     assert translator.attention("\u0e01 bird", "\u0e01 pear \u0e02").unknown == (1, 2)
 
 
@@ -186,8 +172,7 @@ def test_a_checkpoint_with_its_data(folder):
 
 def test_a_checkpoint_finds_its_languages_as_fairseq_train_did(folder, tmp_path):
     state = torch.load(folder / "model.pt", weights_only=False)
-    for side in ("source_lang", "target_lang"):
-        state["cfg"]["task"][side] = None
+    state["cfg"]["task"] |= {"source_lang": None, "target_lang": None}
     torch.save(state, tmp_path / "model.pt")
     for name in ("dict.en.txt", "dict.de.txt"):
         shutil.copy(folder / name, tmp_path)
@@ -198,6 +183,3 @@ def test_a_checkpoint_finds_its_languages_as_fairseq_train_did(folder, tmp_path)
         (tmp_path / name).touch()
     translator = Translator.from_checkpoint(*paths)
     assert (translator.source_language, translator.settings.target_language) == ("en", "de")
-    (tmp_path / "valid.de-en.en.idx").touch()
-    with pytest.raises(UserError, match="one pair of languages"):
-        Translator.from_checkpoint(*paths)
