@@ -41,14 +41,6 @@ NUMBERS = st.one_of(
 )
 
 
-def refused(arguments: list[str], capsys: pytest.CaptureFixture) -> str:
-    """The last line of what argparse prints."""
-    with pytest.raises(SystemExit) as stop:
-        PARSERS[arguments[0]].parse_args(arguments[1:])
-    assert stop.value.code == 2
-    return capsys.readouterr().err.splitlines()[-1]
-
-
 def test_the_list_of_commands_says_what_each_does():
     done = vaswani("--help")
     assert (done.code, done.err) == (0, "")
@@ -69,23 +61,11 @@ def test_help_ends_with_an_example_that_parses(name):
     assert all(action.help for action in PARSERS[name]._actions), "a flag without a word on it"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_unknown_and_shortened_flags(name, capsys):
+@pytest.mark.parametrize("flag", ["--no-such-flag", "--forma"])
+def test_unknown_and_shortened_flags(flag):
     """A shortened flag would change its meaning with the next one that begins so."""
-    assert "--no-such-flag" in refused([name, *required(name), "--no-such-flag"], capsys)
-    assert "--forma" in refused([name, *required(name), "--forma", "json"], capsys)
-
-
-def required(name: str) -> list[str]:
-    """Arguments without which the parser would complain of those."""
-    words = []
-    for action in PARSERS[name]._actions:
-        if action.required:
-            value = action.choices[0] if action.choices else "x"
-            words += [*action.option_strings[:1], value]
-    for group in PARSERS[name]._mutually_exclusive_groups:
-        words += [group._group_actions[0].option_strings[0], "x"] if group.required else []
-    return words
+    done = vaswani("average", "--inputs", "a.pt", "--output", "b.pt", flag, "json")
+    assert done.code == 2 and flag in done.err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("kind", sorted(TYPES, key=lambda kind: kind.__name__))

@@ -2,15 +2,19 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
+import fairseq
 import pytest
 from reference_pages import PAGES
+from toy_bundle import write_toy_bundle
 
 from tests.conftest import PLUGIN, REPO
 from tests.support.scripts import run_script
 from vaswani_plugin.cli.__main__ import COMMANDS
 from vaswani_plugin.fairseq_plugin.patches import PATCHES
+from vaswani_plugin.inference.translator import Translator
 
 DOCS = REPO / "docs"
 README = REPO / "README.md"
@@ -100,3 +104,49 @@ def test_records_are_listed_and_name_their_machine_and_no_folder():
         record = json.loads(text)
         assert record.get("machine") or record.get("processor"), path
         assert not re.search("/(home|root|tmp|work)/", text), path
+
+
+BETWEEN = re.compile(r'"\s*f?"|\{[^{}"]*\}|\$\w+|\$\{[^}]*\}|…')
+"""What stands between a message's words in the code: the border of two literals, and values."""
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\s+", " ", BETWEEN.sub("", text))
+
+
+def test_the_messages_of_the_page_of_errors_are_in_the_code():
+    """The first column's quotations."""
+    page = (DOCS / "how-to" / "errors.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.*?) \| ", page, re.MULTILINE)
+    messages = [quoted for row in rows for quoted in re.findall(r"`([^`]+)`", row)]
+    folders = (PLUGIN, REPO / "recipes", Path(fairseq.__file__).parent)
+    files = (p for folder in folders for e in ("py", "sh") for p in sorted(folder.rglob(f"*.{e}")))
+    texts = [path.read_text(encoding="utf-8") for path in files]
+    sources = "\n".join(text for code in texts for text in (code, plain(code)))
+    assert len(messages) > 10
+    for message in messages:
+        if message.startswith(("KeyError", "FileNotFoundError")):  # Python's own text
+            message = message.partition(":")[0]
+        known = plain(message).strip()
+        assert len(known) > 7 and known in sources, message
+
+
+def test_a_sentence_passes_the_functions_of_its_page_in_their_order(tmp_path):
+    text = (DOCS / "explanation" / "a-sentence.md").read_text(encoding="utf-8")
+    named = re.findall(r"^\d+\. `(\S+\.py)`, `([\w.]+)`", text, re.MULTILINE)
+    translator = Translator.from_pretrained(write_toy_bundle(tmp_path))
+    called = {}
+
+    def note(frame, event, _):
+        if event == "call" and frame.f_code.co_filename.startswith(str(PLUGIN)):
+            path = frame.f_code.co_filename.removeprefix(f"{PLUGIN}/")
+            called.setdefault((path, frame.f_code.co_qualname), len(called))
+
+    sys.setprofile(note)
+    try:
+        translator.translate("The cat slept.")
+    finally:
+        sys.setprofile(None)
+    places = [called.get(each) for each in named]
+    assert None not in places, named[places.index(None)]
+    assert len(named) >= 10 and places == sorted(places)
