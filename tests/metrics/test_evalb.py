@@ -81,10 +81,11 @@ DEEP = "(S " * (MOST_BRACKETS + 1) + "(NN a)" + ")" * (MOST_BRACKETS + 1)
         # Of a line that can't be read nothing else is said.
         (GOLD, "(S (DT the) (RB right now))", ["Reading sentence"]),
         (GOLD, GOLD[:-1], ["Bracketing is unbalanced (too many open bracket)"]),
+        (GOLD, GOLD + ")", ["Bracketing unbalance (too many close bracket)"]),
         # Scoring takes their square: 100,000 would take hours.
         (DEEP, DEEP, 2 * [f"More than {MOST_BRACKETS} brackets"]),
     ],
-    ids=range(5),
+    ids=range(6),
 )
 def test_messages_are_those_of_evalb(gold, test, messages):
     assert (score(gold, test).status, score(gold, test).errors) == (ERROR, messages)

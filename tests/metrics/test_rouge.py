@@ -1,5 +1,6 @@
 """ROUGE-Lsum by hand, text in every script, and what is done with several references."""
 
+import sys
 from statistics import fmean
 
 import pytest
@@ -32,6 +33,12 @@ def test_other_scripts_are_an_error_and_no_0(text):
     assert rouge([*english, text], [[line] for line in (*english, text)])["rouge1"] == 90
     assert rouge([text], [["models"]])["rouge1"] == 0.0
     assert rouge(["The mill burned down, said Zoë."], [["The mill burned, said Zoë."]])["rouge1"]
+
+
+def test_what_needs_the_library_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rouge_score.rouge_scorer", None)
+    with pytest.raises(ValueError, match="pip install rouge-score"):
+        rouge(["a"], [["a"]])
 
 
 def test_stems_and_empty_summaries():

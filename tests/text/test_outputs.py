@@ -100,3 +100,7 @@ def test_only_binarized_data_is_replaced(tmp_path):
     (output / "codes").mkdir()
     with pytest.raises(UserError, match="holds codes"), outputs.new_data_folder(output):
         pass
+    (output / "codes").rmdir()
+    (output / "dict.en.txt").rename(output / "train.en-de.en.bin")  # another program's .bin
+    with pytest.raises(UserError, match="holds train.en-de"), outputs.new_data_folder(output):
+        pass
