@@ -4,23 +4,11 @@ import pytest
 import torch
 from meta import largest_tensor, launches_only
 
+from tests.modules.test_loss import PAD, VOCABULARY, WIDTH, make_case
 from vaswani_plugin.kernels import fused_loss as loss_module
 from vaswani_plugin.kernels import matrix_library
 from vaswani_plugin.kernels.fused_loss import fused_projected_loss
 from vaswani_plugin.modules.loss import label_smoothed_cross_entropy, projected_loss
-
-PAD = 1
-TOKENS, WIDTH, VOCABULARY = 13, 5, 9
-
-
-def make_case(dtype=torch.float64, padded=True, seed=5):
-    generator = torch.Generator().manual_seed(seed)
-    features = torch.randn(TOKENS, WIDTH, generator=generator, dtype=torch.float64)
-    weight = torch.randn(VOCABULARY, WIDTH, generator=generator, dtype=torch.float64)
-    target = torch.randint(2, VOCABULARY, (TOKENS,), generator=generator)
-    if padded:
-        target[[0, 4, 5, TOKENS - 1]] = PAD
-    return features.to(dtype), weight.to(dtype), target
 
 
 @pytest.fixture(params=[True, False], ids=["as-on-a-cpu", "as-on-a-device"])

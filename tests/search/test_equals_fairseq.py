@@ -12,7 +12,6 @@ from fairseq.sequence_generator import SequenceGenerator
 from foreign_models import make_convolutional
 from model_factory import make_model, make_stock_twin, make_task
 from search_setup import (
-    EOS,
     PAD,
     make_generator,
     make_peaked_model,
@@ -20,6 +19,8 @@ from search_setup import (
     make_translation_task,
     outputs_of,
 )
+
+from tests.search.test_beam_search import eager_to_end
 
 SYMBOLS = 20
 SOURCES = [[9, 12, 7], [11, 5, 5, 20, 9], [14], [6, 6, 7, 8, 9, 10, 11, 12], [23, 22]]
@@ -33,14 +34,6 @@ FAIRSEQ_NAMES = {
 @pytest.fixture(scope="module")
 def task():
     return make_translation_task(SYMBOLS, length_penalty="fairseq")
-
-
-@torch.no_grad()
-def eager(model, eagerness):
-    """Raise the logit of the end, so that hypotheses end at many lengths."""
-    row = model.projection_weight[EOS]
-    model.decoder.layers[-1].feed_forward_norm.norm.bias.add_(eagerness * row / row.norm() ** 2)
-    return model
 
 
 def fairseq_generator(task, models, options):
@@ -78,7 +71,7 @@ def test_our_models(task, options, left_pad):
     options = {"lenpen": 1.0, "max_len_a": 1.0, "max_len_b": 5, **options}
     lengths = set()
     for seed, eagerness in ((0, 2.0), (1, 5.0), (2, 9.0)):
-        model = eager(make_peaked_model(SYMBOLS, seed), eagerness)
+        model = eager_to_end(make_peaked_model(SYMBOLS, seed), eagerness)
         sample = make_sample(SOURCES, left_pad)
         theirs = fairseq_generator(task, [model], options).generate([model], sample)
         ours = make_generator(task, [model], **options).generate([model], sample)
@@ -98,7 +91,7 @@ def test_our_models(task, options, left_pad):
 )
 def test_prefixes(task, prefix):
     options = {"beam": 4, "lenpen": 1.0, "max_len_a": 0.0, "max_len_b": 8}
-    model = eager(make_peaked_model(SYMBOLS), 4.0)
+    model = eager_to_end(make_peaked_model(SYMBOLS), 4.0)
     sample, prefix = make_sample(SOURCES), torch.tensor(prefix)
     theirs = fairseq_generator(task, [model], options)
     theirs = theirs.generate([model], sample, prefix_tokens=prefix)
