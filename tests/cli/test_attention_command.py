@@ -41,24 +41,22 @@ def as_attention(found: dict) -> HeadWeights:
     return HeadWeights(found["queries"], found["keys"], np.array(found["weights"]))
 
 
-@pytest.fixture
-def unmerged(attend):
-    """The attentions of the sentence by subwords, as the command prints them."""
-    code, out, err = attend("--source", SOURCE, "--target", TARGET, "--format", "json")
-    assert code == 0, err
-    return {kind: as_attention(found) for kind, found in json.loads(out)["attention"].items()}
-
-
-def test_it_prints_what_python_gives(attend, unmerged, folder):
-    """With a target and without one, where the model translates."""
+def test_it_prints_what_python_gives(attend, folder):
+    """With a target, by words, and without one, where the model translates."""
     translator = Translator.from_pretrained(folder)
-    own = json.loads(attend("--source", SOURCE, "--format", "json")[1])
-    assert own["target"] == translator.translate(SOURCE).text
-    printed = {kind: as_attention(found) for kind, found in own["attention"].items()}
-    for found, target in ((unmerged, TARGET), (printed, None)):
-        expected = translator.attention(SOURCE, target).kinds
-        assert list(found) == list(expected) == KINDS
-        for kind, attention in expected.items():
+    by_words = translator.attention(SOURCE, TARGET).merged("subword-nmt")
+    for flags, expected in (
+        (("--target", TARGET), translator.attention(SOURCE, TARGET)),
+        (("--target", TARGET, "--words"), by_words),
+        ((), translator.attention(SOURCE, translator.translate(SOURCE).text)),
+    ):
+        code, out, err = attend("--source", SOURCE, *flags, "--format", "json")
+        assert code == 0, err
+        printed = json.loads(out)
+        found = {kind: as_attention(one) for kind, one in printed["attention"].items()}
+        assert printed["target"] == expected.target
+        assert list(found) == list(expected.kinds) == KINDS
+        for kind, attention in expected.kinds.items():
             assert (found[kind].queries, found[kind].keys) == (attention.queries, attention.keys)
             np.testing.assert_allclose(found[kind].weights, attention.weights, atol=1e-6)
 
@@ -68,48 +66,28 @@ def test_unknown_tokens_are_counted(attend):
     assert err == "vaswani attention: --source: 1 tokens are unknown to the model\n"
 
 
-def groups_of(tokens: list[str]) -> list[list[int]]:
-    """Positions of each word, read off subword-nmt's marks one after another."""
-    groups: list[list[int]] = [[]]
-    for place, token in enumerate(tokens):
-        groups[-1].append(place)
-        if not token.endswith("@@"):
-            groups.append([])
-    return groups[:-1]
-
-
-def test_merged_weights_are_summed_over_keys_and_averaged_over_queries(attend, unmerged):
-    args = ("--source", SOURCE, "--target", TARGET, "--words", "--format", "json")
-    code, out, err = attend(*args)
-    assert code == 0, err
-    for kind, found in json.loads(out)["attention"].items():
-        before, after = unmerged[kind], as_attention(found)
-        rows, columns = groups_of(before.queries), groups_of(before.keys)
-        assert len(rows) < len(before.queries), "the sentence has no divided word: shows nothing"
-        assert after.queries == [
-            "".join(before.queries[i] for i in g).replace("@@", "") for g in rows
-        ]
-        expected = np.zeros((2, 4, len(rows), len(columns)))
-        for t, row in enumerate(rows):
-            for s, column in enumerate(columns):
-                for i in row:
-                    for j in column:
-                        expected[:, :, t, s] += before.weights[:, :, i, j] / len(row)
-        np.testing.assert_allclose(after.weights, expected, atol=1e-6)
-        np.testing.assert_allclose(after.weights.sum(-1), 1, atol=1e-5)
-
-
 @pytest.mark.parametrize(
-    ("subwords", "tokens", "words"),
+    ("subwords", "tokens", "groups", "words"),
     [
-        ("subword-nmt", ["a@@", "b", "c@@", "</s>"], ["ab", "c", "</s>"]),
-        ("sentencepiece", ["▁a", "b", "▁", "c", "▁", "</s>"], ["ab", "c", "▁", "</s>"]),
-        ("none", ["a@@", "▁b", "</s>"], ["a@@", "▁b", "</s>"]),
+        ("subword-nmt", ["a@@", "b", "c@@", "</s>"], [[0, 1], [2], [3]], ["ab", "c", "</s>"]),
+        (
+            "sentencepiece",
+            ["▁a", "b", "▁", "c", "▁", "</s>"],
+            [[0, 1], [2, 3], [4], [5]],
+            ["ab", "c", "▁", "</s>"],
+        ),
+        ("none", ["a@@", "▁b", "</s>"], [[0], [1], [2]], ["a@@", "▁b", "</s>"]),
     ],
 )
-def test_words_of_each_kind_of_subwords(subwords, tokens, words):
-    even = np.full((1, 1, len(tokens), len(tokens)), 1 / len(tokens))
-    assert HeadWeights(tokens, tokens, even).merged(subwords).queries == words
+def test_words_have_the_sum_over_keys_and_the_mean_over_queries(subwords, tokens, groups, words):
+    weights = np.random.default_rng(1).dirichlet(np.ones(len(tokens)), (2, 3, len(tokens)))
+    merged = HeadWeights(tokens, tokens, weights).merged(subwords)
+    assert merged.queries == merged.keys == words
+    for t, row in enumerate(groups):
+        for s, column in enumerate(groups):
+            block = weights[:, :, row][:, :, :, column]
+            expected = block.sum(-1).mean(-1)
+            np.testing.assert_allclose(merged.weights[:, :, t, s], expected, atol=1e-6)
 
 
 def line_opacities(svg: Path) -> list[float]:
