@@ -84,6 +84,18 @@ def settings(**changes) -> DictConfig:
     return cfg
 
 
+@needs_no_gpu
+@pytest.mark.parametrize("asked", [1, 2])
+def test_torchruns_variables_decide(monkeypatch, asked):
+    values = {"WORLD_SIZE": "4", "RANK": "3", "LOCAL_RANK": "1", "MASTER_ADDR": "a"}
+    for name, value in (values | {"MASTER_PORT": "1"}).items():
+        monkeypatch.setenv(name, value)
+    cfg = settings(distributed_world_size=asked).distributed_training
+    distributed_utils.infer_init_method(cfg)
+    assert cfg.distributed_init_method == "env://" and cfg.distributed_no_spawn
+    assert (cfg.distributed_world_size, cfg.distributed_rank, cfg.device_id) == (4, 3, 1)
+
+
 @pytest.mark.parametrize(
     ("world", "more", "ranks"),
     [
