@@ -13,6 +13,7 @@ from vaswani_plugin.modules.recurrent import (
     DotAttention,
     RecurrentDecoder,
     RecurrentEncoder,
+    RecurrentMemory,
     initialize_uniformly,
     lengths_on_cpu,
 )
@@ -106,6 +107,15 @@ def test_going_on_from_a_state_is_one_sequence(feeding):
     for one, other in zip(state, end, strict=True):
         torch.testing.assert_close(one, other, **EXACT)
     assert alpha.shape == (2, 6, 5)
+
+
+def test_a_memory_of_chosen_rows():
+    rows, final = torch.tensor([2, 0, 0]), random(2, LAYERS, 3, WIDTH).unbind()
+    memory = RecurrentMemory(random(3, 5, WIDTH), random(3, 5) > 0, tuple(final))
+    found = memory.select(rows)
+    assert found.states.equal(memory.states[rows]) and found.padding.equal(memory.padding[rows])
+    for ours, given in zip(found.final, final, strict=True):
+        assert ours.equal(given[:, rows])
 
 
 def test_dropout_is_between_layers_alone():

@@ -125,3 +125,5 @@ def test_each_dropout_trains_and_evaluation_does_without(kind):
     assert model(text).equal(make_model()(text))
     model.train()
     assert not model(text).equal(model(text))
+    single = make_model(1, **{kind: 0.5}).train()  # `hidden` is between the layers
+    assert single(text).equal(single(text)) == (kind == "hidden")

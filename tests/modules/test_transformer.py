@@ -103,6 +103,14 @@ def test_incremental_steps_are_the_full_pass():
     torch.testing.assert_close(torch.cat(steps, dim=1), full, atol=1e-12, rtol=0)
 
 
+def test_a_memory_of_chosen_rows_is_that_of_their_sources():
+    model, sources = make_transformer(), torch.tensor([[4, 9, 7, 2], [PAD, 5, 6, 2]])
+    found = model.encode(sources).select(torch.tensor([1, 0, 1]))
+    expected = model.encode(sources[[1, 0, 1]])
+    torch.testing.assert_close(found.features, expected.features, **TIGHT)
+    assert found.mask.equal(expected.mask)
+
+
 def test_one_matrix_where_the_vocabularies_are_one():
     model = make_transformer()
     assert model.encoder.embedding.weight is model.decoder.projection.weight
