@@ -150,6 +150,8 @@ def test_eight_threads_at_once(ours):
     # A prompt's sample depends on the seed, its number and itself alone.
     drawn = {"sampling": True, "seed": 0, "temperature": 3.0, "max_new_tokens": 6}
     assert ours.complete(["gu", *prompts[1:3]], **drawn)[1:] == expected[0][1][1:3]
+    first, second = ours.complete(["ba", "ba"], **drawn)
+    assert first.text != second.text
 
 
 def test_options_of_the_search(ours):
