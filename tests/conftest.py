@@ -5,6 +5,7 @@ The corpus is made here from a seeded random vocabulary, so that tests need no d
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -156,13 +157,12 @@ def stock_checkpoint(stock_run: tuple[subprocess.CompletedProcess, Path]) -> Pat
 
 
 @pytest.fixture(scope="module")
-def chromium(tmp_path_factory):
+def chromium():
     """A browser without a window; the tests of pages are skipped where there is none."""
-    from browser import Browser, find_browser
-
-    program = find_browser()
+    api = pytest.importorskip("playwright.sync_api", reason="no playwright: the page is unseen")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    program = next(filter(None, map(shutil.which, names)), None)
     if program is None:
         pytest.skip("no Chromium on this machine (apt-get install chromium): the page is unseen")
-    browser = Browser(program, tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.close()
+    with api.sync_playwright() as started:
+        yield started.chromium.launch(executable_path=program)

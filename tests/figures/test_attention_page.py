@@ -6,7 +6,6 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from browser import Browser
 
 from vaswani_plugin.figures.attention_page import Explorer, page
 from vaswani_plugin.inference.attention import Attention, HeadWeights
@@ -105,117 +104,97 @@ def test_the_page_holds_the_weights():
 
 @pytest.fixture
 def opened(chromium, tmp_path):
-    """The page of `make_attended` in a wide, light window, and its attentions."""
+    """The page of `make_attended` in a wide window, and its attentions."""
     attended = make_attended()
     (tmp_path / "page.html").write_text(page(attended, START), encoding="utf-8")
-    chromium.window(1000, 800)
-    chromium.open(tmp_path / "page.html")
-    yield chromium, attended.kinds
-    assert chromium.problems() == []
+    with chromium.new_page(viewport={"width": 1000, "height": 800}) as tab:
+        tab.goto((tmp_path / "page.html").as_uri())
+        yield tab, attended.kinds
+        assert not tab.console_messages() and not tab.page_errors()
 
 
-def lines(browser: Browser) -> list[list[float]]:
+def lines(tab) -> list[list[float]]:
     """[query, key, opacity] of every line drawn, sorted."""
     script = """[...document.querySelectorAll("#lines line")].map((line) =>
         ["y1", "y2", "stroke-opacity"].map((name) => Number(line.getAttribute(name))))"""
-    return sorted([y1 - 0.5, y2 - 0.5, opacity] for y1, y2, opacity in browser.evaluate(script))
+    return sorted([y1 - 0.5, y2 - 0.5, opacity] for y1, y2, opacity in tab.evaluate(script))
 
 
-def assert_lines(browser: Browser, weights: np.ndarray, query: int | None, key: int | None = None):
+def assert_lines(tab, weights: np.ndarray, query: int | None, key: int | None = None):
     """The lines are those of the weights (H, T, S), of one query or key where one is given."""
     expected = sorted(
         [q, k, w]
         for (_, q, k), w in np.ndenumerate(weights)
         if w >= FAINTEST and query in (None, q) and key in (None, k)
     )
-    drawn = lines(browser)
+    drawn = lines(tab)
     assert [line[:2] for line in drawn] == [line[:2] for line in expected]
     # Lines of several heads between the same tokens are sorted by opacity.
     np.testing.assert_allclose([x[2] for x in drawn], [x[2] for x in expected], atol=6e-4)
 
 
-def middle(browser: Browser, selector: str) -> tuple[float, float]:
-    box = browser.evaluate(
-        f"""(() => {{ const box = document.querySelector({json.dumps(selector)})
-        .getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; }})()"""
-    )
-    return box[0], box[1]
-
-
-def click(browser: Browser, selector: str) -> None:
-    place = middle(browser, selector)
-    for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
-        browser.mouse(kind, *place)
-
-
 def test_it_loads_from_its_file_alone_and_runs_no_sentence(opened):
-    browser, attentions = opened
-    assert [address.split(":")[0] for address in browser.requests()] in (["file"], ["file", "data"])
-    assert browser.evaluate("document.title").startswith("Attention: the cat </script>")
-    shown = browser.evaluate('[...document.querySelectorAll("#keys li")].map((x) => x.textContent)')
-    assert shown == SOURCE
-    assert browser.evaluate('document.querySelectorAll("script, img").length') == 2
-    assert_lines(browser, attentions["cross"].weights[1], None)
+    tab, attentions = opened
+    assert {request.url.split(":")[0] for request in tab.requests()} <= {"file", "data"}
+    assert tab.title().startswith("Attention: the cat </script>")
+    assert tab.locator("#keys li").all_text_contents() == SOURCE
+    assert tab.locator("script, img").count() == 2
+    assert_lines(tab, attentions["cross"].weights[1], None)
 
 
-def test_a_token_under_the_mouse_or_the_keyboard_shows_its_lines_alone(opened, tmp_path):
-    browser, attentions = opened
-    before = browser.screenshot(tmp_path / "all.png")
+def test_a_token_under_the_mouse_or_the_keyboard_shows_its_lines_alone(opened):
+    tab, attentions = opened
+    before = tab.screenshot()
     weights = attentions["cross"].weights[1]
-    browser.mouse("mouseMoved", *middle(browser, "#queries li:nth-child(2)"))
-    assert_lines(browser, weights, 1)
-    assert browser.screenshot(tmp_path / "hovered.png") != before
-    readout = browser.evaluate('document.getElementById("readout").textContent')
+    tab.hover("#queries li:nth-child(2)")
+    assert_lines(tab, weights, 1)
+    assert tab.screenshot() != before
     best = int(weights[:, 1].mean(0).argmax())
     share = 100 * weights[:, 1, best].mean()
-    assert f"attends to: {SOURCE[best]} {share:.1f} %" in readout
-    browser.mouse("mouseMoved", *middle(browser, "#keys li:nth-child(1)"))
-    assert_lines(browser, weights, None, key=0)
-    browser.mouse("mouseMoved", 5, 5)
-    assert_lines(browser, weights, None)
-    browser.evaluate('document.getElementById("picture").focus()')
+    assert f"attends to: {SOURCE[best]} {share:.1f} %" in tab.text_content("#readout")
+    tab.hover("#keys li:nth-child(1)")
+    assert_lines(tab, weights, None, key=0)
+    tab.mouse.move(5, 5)
+    assert_lines(tab, weights, None)
+    tab.focus("#picture")
     for key, query, source in (
         *(("ArrowDown", 0, None), ("ArrowDown", 1, None), ("ArrowUp", 0, None)),
         *(("ArrowRight", None, 0), ("ArrowDown", None, 1), ("Escape", None, None)),
     ):
-        browser.key(key)
-        assert_lines(browser, weights, query, source)
+        tab.keyboard.press(key)
+        assert_lines(tab, weights, query, source)
 
 
 def test_attention_layer_and_heads_are_chosen(opened):
-    browser, attentions = opened
-    click(browser, 'input[value="encoder"]')
-    assert_lines(browser, attentions["encoder"].weights[1], None)
-    browser.key("[")
-    assert_lines(browser, attentions["encoder"].weights[0], None)
-    click(browser, '#heads input[value="2"]')
-    assert browser.evaluate("document.activeElement.value") == "2"  # for the keyboard's next key
-    assert_lines(browser, attentions["encoder"].weights[0][[0, 2]], None)
-    browser.key("1")
-    assert_lines(browser, attentions["encoder"].weights[0][[2]], None)
-    boxes = '[...document.querySelectorAll("#heads input")].map((box) => box.checked)'
-    assert browser.evaluate(boxes) == [False, False, True]
-    click(browser, "#all")
-    assert_lines(browser, attentions["encoder"].weights[0], None)
-    browser.key("0")
-    assert lines(browser) == []
-    browser.key("0")
-    browser.key("]")
-    browser.key("]")  # there is no third layer
-    assert browser.evaluate('document.getElementById("layer").value') == "2"
-    assert_lines(browser, attentions["encoder"].weights[1], None)
-    click(browser, 'input[value="decoder"]')
-    assert_lines(browser, attentions["decoder"].weights[1], None)
+    tab, attentions = opened
+    tab.click('input[value="encoder"]')
+    assert_lines(tab, attentions["encoder"].weights[1], None)
+    tab.keyboard.press("[")
+    assert_lines(tab, attentions["encoder"].weights[0], None)
+    tab.click('#heads input[value="2"]')
+    assert tab.evaluate("document.activeElement.value") == "2"  # for the keyboard's next key
+    assert_lines(tab, attentions["encoder"].weights[0][[0, 2]], None)
+    tab.keyboard.press("1")
+    assert_lines(tab, attentions["encoder"].weights[0][[2]], None)
+    assert [box.is_checked() for box in tab.locator("#heads input").all()] == [False, False, True]
+    tab.click("#all")
+    assert_lines(tab, attentions["encoder"].weights[0], None)
+    tab.keyboard.press("0")
+    assert lines(tab) == []
+    for key in ("0", "]", "]"):  # there is no third layer
+        tab.keyboard.press(key)
+    assert tab.input_value("#layer") == "2"
+    assert_lines(tab, attentions["encoder"].weights[1], None)
+    tab.click('input[value="decoder"]')
+    assert_lines(tab, attentions["decoder"].weights[1], None)
 
 
 def test_searching_finds_and_isolates_a_word(opened):
-    browser, attentions = opened
-    browser.mouse("mouseMoved", 5, 5)
-    browser.key("/")
-    for letter in "SCHL":
-        browser.key(letter)
-    assert browser.evaluate('document.getElementById("found").textContent') == "1 match"
-    assert_lines(browser, attentions["cross"].weights[1], TARGET.index("schlief"))
-    browser.key("x")
-    assert browser.evaluate('document.getElementById("found").textContent') == "no matches"
-    assert_lines(browser, attentions["cross"].weights[1], None)
+    tab, attentions = opened
+    tab.keyboard.press("/")
+    tab.keyboard.type("SCHL")
+    assert tab.text_content("#found") == "1 match"
+    assert_lines(tab, attentions["cross"].weights[1], TARGET.index("schlief"))
+    tab.keyboard.press("x")
+    assert tab.text_content("#found") == "no matches"
+    assert_lines(tab, attentions["cross"].weights[1], None)

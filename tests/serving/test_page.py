@@ -1,16 +1,12 @@
 """The service's page: its policy, and that it works in Chromium and runs no text of users."""
 
-import json
 import re
 from base64 import b64encode
 from hashlib import sha256
 
 import pytest
-from browser import Browser
 from services import fake_service, running
 
-from tests.figures.test_attention_page import click
-from tests.support.commands import wait_for
 from vaswani_plugin.serving.app import page, policy
 
 TEXT = "The old doctor sleeps.\n\n  Why?  "
@@ -37,46 +33,40 @@ def test_the_policy_lets_the_page_run_its_own_code_alone():
     assert not re.search(r"""(fetch|post)\(["'`]/|(src|href|action)=["']?/""", page())
 
 
+def says(tab, name: str, text: str | re.Pattern) -> None:
+    """An element has this text, now or soon."""
+    pytest.importorskip("playwright.sync_api").expect(tab.locator(f"#{name}")).to_have_text(text)
+
+
 @pytest.fixture
 def opened(chromium, service):
-    """The page in a wide, light window."""
-    chromium.window(1100, 900)
-    chromium.open(service.url + "/")
-    wait_for(lambda: text_of(chromium, "source-name") == "English")
-    yield chromium
-    assert chromium.problems() == []
+    """The page in a wide window."""
+    with chromium.new_page(viewport={"width": 1100, "height": 900}) as tab:
+        tab.goto(service.url + "/")
+        says(tab, "source-name", "English")
+        yield tab
+        assert not tab.console_messages() and not tab.page_errors()
 
 
-def text_of(browser: Browser, name: str) -> str:
-    return browser.evaluate(f"document.getElementById({name!r}).textContent")
-
-
-def ask(browser: Browser, text: str) -> None:
+def ask(tab, text: str) -> None:
     """Type a text and translate it; waits for the attention, too."""
-    browser.evaluate(
-        f"""(() => {{ const area = document.getElementById("text"); area.value = {json.dumps(text)};
-        area.dispatchEvent(new Event("input")); area.focus(); }})()"""
-    )
-    for kind in ("keyDown", "keyUp"):
-        browser.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", modifiers=2)
-    wait_for(lambda: text_of(browser, "status").endswith(" s"))
-    wait_for(lambda: text_of(browser, "no-attention") != "Loading …")
+    tab.fill("#text", text)
+    tab.keyboard.press("Control+Enter")
+    says(tab, "status", re.compile(r" s$"))
+    says(tab, "no-attention", re.compile(r"^(?!Loading …$)"))
 
 
-def tokens(browser: Browser, side: str, chosen: str = "") -> list[str]:
-    script = (
-        f"[...document.querySelectorAll('#{side}-tokens button{chosen}')].map(b => b.textContent)"
-    )
-    return browser.evaluate(script)
+def tokens(tab, side: str, chosen: str = "") -> list[str]:
+    return tab.locator(f"#{side}-tokens button{chosen}").all_text_contents()
 
 
 def test_a_text_is_translated_by_the_keyboard(opened, service):
     ask(opened, TEXT)
-    assert text_of(opened, "translation") == TEXT.upper()
-    assert text_of(opened, "title") == "English to German"
-    assert text_of(opened, "count") == f"{len(TEXT)} of 10000 characters"
+    assert opened.text_content("#translation") == TEXT.upper()
+    assert opened.text_content("#title") == "English to German"
+    assert opened.text_content("#count") == f"{len(TEXT)} of 10000 characters"
     assert tokens(opened, "source") == ["The", "old", "doctor", "sleeps."]
-    asked = {address for address in opened.requests() if not address.startswith("data:")}
+    asked = {each.url for each in opened.requests() if not each.url.startswith("data:")}
     assert {address.removeprefix(service.url) for address in asked} == {
         *("/", "/frontend/settings", "/hypotheses", "/attention")
     }
@@ -84,27 +74,21 @@ def test_a_text_is_translated_by_the_keyboard(opened, service):
 
 def test_n_best_alignment_and_attention(opened):
     ask(opened, TEXT)
-    click(opened, "#hypotheses tr:nth-child(3) input")
-    assert text_of(opened, "translation") == "THE OLD DOCTOR SLEEPS.!!\n\n  WHY?  "
-    opened.evaluate("document.querySelector('#target-tokens button:nth-child(3)').focus()")
+    opened.click("#hypotheses tr:nth-child(3) input")
+    assert opened.text_content("#translation") == "THE OLD DOCTOR SLEEPS.!!\n\n  WHY?  "
+    opened.focus("#target-tokens button:nth-child(3)")
     assert tokens(opened, "source", ".aligned") == ["doctor"]
-    assert text_of(opened, "aligned") == "doctor is aligned to doctor. Its probability: 60.7 %."
-    wait_for(lambda: "SLEEPS.!!" in text_of(opened, "queries"))
-    assert opened.evaluate("document.querySelectorAll('#lines line').length") > 10
+    says(opened, "aligned", "doctor is aligned to doctor. Its probability: 60.7 %.")
+    says(opened, "queries", re.compile("SLEEPS.!!"))
+    assert opened.locator("#lines line").count() > 10
     # Digits that are written switch no head; elsewhere they do.
-    heads = "[...document.querySelectorAll('#heads input')].map((box) => box.checked)"
-    opened.evaluate("document.getElementById('text').focus()")
-    opened.key("2")
-    assert opened.evaluate(heads) == [True, True, True]
-    opened.evaluate("document.getElementById('picture').focus()")
-    opened.key("2")
-    assert opened.evaluate(heads) == [True, False, True]
-    opened.evaluate(
-        """(() => { const line = document.getElementById("line"); line.value = "1";
-        line.dispatchEvent(new Event("change")); })()"""
-    )
+    for place, heads in (("#text", [True, True, True]), ("#picture", [True, False, True])):
+        opened.focus(place)
+        opened.keyboard.press("2")
+        assert [box.is_checked() for box in opened.locator("#heads input").all()] == heads
+    opened.select_option("#line", "1")
     assert tokens(opened, "source") == ["Why?"]
-    wait_for(lambda: text_of(opened, "queries") == "WHY?</s>")
+    says(opened, "queries", "WHY?</s>")
 
 
 def test_no_text_becomes_markup(opened):
@@ -113,19 +97,18 @@ def test_no_text_becomes_markup(opened):
     ask(opened, re.sub(r"\S", "x", EVIL))
     harmless = opened.evaluate(names)
     ask(opened, EVIL)
-    assert text_of(opened, "translation") == EVIL.upper()
+    assert opened.text_content("#translation") == EVIL.upper()
     assert opened.evaluate(names) == harmless
     assert tokens(opened, "source") == EVIL.split()
-    assert opened.evaluate("document.title") == "English to German"
+    assert opened.title() == "English to German"
 
 
 def test_errors_are_shown_and_a_key_is_asked_for(chromium):
-    with running(fake_service(keys=["k"])) as service:
-        chromium.open(service.url + "/")
-        wait_for(lambda: not chromium.evaluate("document.getElementById('key-label').hidden"))
-        chromium.evaluate("document.getElementById('text').value = 'Hello'")
-        click(chromium, "#translate")
-        wait_for(lambda: "API key" in text_of(chromium, "error"))
-        chromium.evaluate("document.getElementById('key').value = 'k'")
-        click(chromium, "#translate")
-        wait_for(lambda: text_of(chromium, "translation") == "HELLO")
+    with running(fake_service(keys=["k"])) as service, chromium.new_page() as tab:
+        tab.goto(service.url + "/")
+        tab.fill("#text", "Hello")
+        tab.click("#translate")
+        says(tab, "error", re.compile("API key"))
+        tab.fill("#key", "k")
+        tab.click("#translate")
+        says(tab, "translation", "HELLO")
