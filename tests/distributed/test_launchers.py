@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.conftest import PLUGIN, REPO, fairseq_environment
+from tests.conftest import REPO, fairseq_environment
 from tests.distributed.conftest import NO_DROPOUT, assert_same_weights
 from tests.support.forks import Training, train
 
@@ -107,15 +107,3 @@ def test_two_nodes_on_one_machine(alone, start, tmp_path):
 @pytest.mark.slow
 def test_two_workers_on_one_node(alone, start, tmp_path):
     assert_trained_as(alone, tmp_path, finish(begin(*start(), "--distributed-world-size", 2)))
-
-
-@pytest.mark.slow
-def test_fairseqs_own_launcher_on_two_nodes(flags, tmp_path):
-    """Two workers on each; told by fairseq's flags alone."""
-    one = train(tmp_path / "one", *flags, "--update-freq", 4)
-    command = (sys.executable, "-m", "fairseq_cli.train", *flags, "--user-dir", PLUGIN, "--cpu")
-    command += ("--disable-validation", "--no-progress-bar", "--save-dir", tmp_path)
-    command += ("--distributed-world-size", 4, "--distributed-num-procs", 2)
-    command += ("--distributed-init-method", f"tcp://localhost:{free_port()}")
-    nodes = [begin(*command, "--distributed-rank", rank) for rank in (0, 2)]
-    assert_trained_as(one, tmp_path, finish(*nodes))

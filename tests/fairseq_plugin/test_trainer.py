@@ -4,10 +4,8 @@ Also what its log says of the paper's values.
 """
 
 import logging
-import sys
 import types
 
-import fairseq.trainer
 import pytest
 from fairseq_flags import training_config
 
@@ -17,21 +15,6 @@ from vaswani_plugin.fairseq_plugin.training import trainer
 from vaswani_plugin.fairseq_plugin.training.trainer import VaswaniTrainer, refuse_what_cannot_train
 
 vaswani_plugin.register()
-
-
-@pytest.mark.parametrize("name", ["fairseq_cli.train", "__main__"])
-def test_commands_use_it_also_if_they_were_imported_before(monkeypatch, name):
-    from fairseq_cli import train
-
-    assert train.Trainer is fairseq.trainer.Trainer is VaswaniTrainer
-    command = types.SimpleNamespace(Trainer=VaswaniTrainer.__base__)
-    other = types.SimpleNamespace(Trainer=str)
-    monkeypatch.setitem(sys.modules, name, command)
-    trainer.install()
-    assert command.Trainer is VaswaniTrainer
-    monkeypatch.setitem(sys.modules, name, other)
-    trainer.install()
-    assert other.Trainer is str
 
 
 @pytest.mark.parametrize(

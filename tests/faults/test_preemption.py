@@ -1,14 +1,33 @@
-"""Asked to leave: the update at hand is saved, the exit code says so, the next start goes on."""
+"""How a training ends: asked to leave it saves the update at hand, and the next start goes on.
+
+A killed one leaves no lock, and takes the other workers along.
+"""
 
 import os
 import signal
+import time
 
 import pytest
+import torch
+from fairseq.distributed import utils as distributed_utils
+from fairseq_flags import training_config
+from torch.multiprocessing import ProcessExitedException
 
 from tests.conftest import fairseq_environment
+from tests.faults.conftest import TWO_EPOCHS
 from tests.support.commands import run_python
-from tests.support.forks import as_worker, assert_same_weights, start_training, updates_in
+from tests.support.forks import (
+    DEBUG,
+    TrainingFork,
+    as_worker,
+    assert_same_weights,
+    debug_config,
+    start_training,
+    updates_in,
+)
 from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED as EXIT_CODE
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.fairseq_plugin.training import checkpoints
 from vaswani_plugin.fairseq_plugin.training.trainer import VaswaniTrainer
 
 
@@ -27,6 +46,9 @@ def signalled_in(name, times, number=signal.SIGTERM, group=False, owner=VaswaniT
         setattr(owner, name, method)
 
     return fault
+
+
+KILLED_IN_UPDATE_6 = signalled_in("clip_grad_norm", 6, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
@@ -89,9 +111,6 @@ def test_while_it_ends_a_signal_changes_nothing():
 
 
 def test_one_worker_is_asked_and_all_leave(toy_data_bin, tmp_path):
-    from tests.faults.conftest import TWO_EPOCHS
-    from tests.support.forks import debug_config
-
     cfg = debug_config(toy_data_bin, tmp_path / "run", *TWO_EPOCHS)
     faults = [None, signalled_in("clip_grad_norm", 2)]
     runs = [
@@ -100,3 +119,93 @@ def test_one_worker_is_asked_and_all_leave(toy_data_bin, tmp_path):
     ]
     assert [run.wait() for run in runs] == [EXIT_CODE] * 2, [run.output() for run in runs]
     assert updates_in(tmp_path / "run" / "checkpoint_last.pt") == 2
+
+
+# One run at a time in a save folder.
+
+
+def hold_for_ever(folder):
+    checkpoints.hold(folder)
+    print("held", flush=True)
+    time.sleep(1000)
+
+
+@pytest.fixture
+def holder(tmp_path):
+    fork = TrainingFork(hold_for_ever, tmp_path / "run")
+    fork.wait_for("held")
+    yield fork
+    os.kill(fork.pid, signal.SIGKILL)
+    fork.wait()
+
+
+def test_a_second_run_is_refused(holder, start, tmp_path):
+    folder = tmp_path / "run"
+    second = start(folder)
+    assert second.wait() == 1
+    error = second.output().splitlines()[-1]
+    assert error.startswith(f"error: --save-dir {folder} is in use by process {holder.pid} on ")
+    assert not list(folder.glob("*.pt"))
+
+
+def test_a_run_that_saves_nothing_needs_no_lock(holder, start, tmp_path):
+    run = start(tmp_path / "run", "--no-save", "--max-update", 1)
+    assert run.wait() == 0, run.output()
+
+
+def test_the_lock_goes_with_a_killed_run_and_not_with_its_loaders(start, tmp_path):
+    folder = tmp_path / "run"
+    assert start(folder, "--num-workers", 2, fault=KILLED_IN_UPDATE_6).wait() == -signal.SIGKILL
+    on = start(folder)  # its data-loader workers look after their parent every five seconds
+    assert on.wait() == 0, on.output()
+    assert updates_in(folder / "checkpoint_last.pt") == 14
+
+
+# Several workers end together, in bounded time.
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_the_other_worker_does_not_wait_for_ever(toy_data_bin, tmp_path, victim):
+    cfg = debug_config(toy_data_bin, tmp_path / "run", *TWO_EPOCHS)
+    runs = [
+        start_training(
+            as_worker(cfg, rank, 2, tmp_path / "meeting"),
+            KILLED_IN_UPDATE_6 if rank == victim else None,
+        )
+        for rank in range(2)
+    ]
+    codes = [run.wait(300) for run in runs]
+    assert codes[victim] == -signal.SIGKILL
+    assert codes[1 - victim] == 1, runs[1 - victim].output()
+    assert updates_in(tmp_path / "run" / "checkpoint_last.pt") == 4
+
+
+@pytest.mark.parametrize(
+    ("ended", "error", "said"),
+    [
+        ((EXIT_CODE,), SystemExit, str(EXIT_CODE)),
+        ((-signal.SIGTERM, "SIGTERM"), SystemExit, str(EXIT_CODE)),  # asked before they began
+        ((-signal.SIGUSR1, "SIGUSR1"), SystemExit, str(EXIT_CODE)),
+        ((-9, "SIGKILL"), UserError, "worker 1 was ended by SIGKILL"),
+        ((3,), ProcessExitedException, "x"),
+    ],
+)
+def test_the_end_of_a_worker(monkeypatch, ended, error, said):
+    def spawn(*args, **kwargs):
+        raise ProcessExitedException("x", 1, 99, *ended)
+
+    monkeypatch.setattr(torch.multiprocessing, "spawn", spawn)
+    cfg = training_config(*TWO_EPOCHS, *DEBUG, "--distributed-world-size", "2").copy()
+    with pytest.raises(error, match=said):
+        distributed_utils.call_main(cfg, lambda cfg: None)
+
+
+@pytest.mark.slow
+def test_the_starter_hands_the_signal_on(toy_data_bin, tmp_path):
+    """fairseq starts the workers itself; the scheduler knows only the process that it started."""
+    flags = (*TWO_EPOCHS, "--max-update", 400, "--distributed-world-size", 2)
+    run = start_training(debug_config(toy_data_bin, tmp_path / "run", *flags))
+    run.wait_for("num_updates=6", timeout=300)
+    os.kill(run.pid, signal.SIGTERM)
+    assert run.wait() == EXIT_CODE, run.output()
+    assert updates_in(tmp_path / "run" / "checkpoint_last.pt") >= 6

@@ -8,7 +8,6 @@ from model_factory import make_task, random_batch
 from recurrent_models import KINDS, exact_recurrent, lstm_weights
 from reference_weights import numbers
 
-from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
 from vaswani_plugin.model.ancestors import count_parameters
 from vaswani_plugin.model.architectures import (
     FAMILIES,
@@ -73,6 +72,11 @@ def test_logits_and_attention_are_the_references(task, kind, sharing):
         np.testing.assert_allclose(numbers(extra["attn"][0][0]), alpha, **EXACT)
     else:
         assert extra["attn"] == [None]
+    features, _ = model(
+        torch.tensor([source]), torch.tensor([6]), torch.tensor([target]), features_only=True
+    )
+    found = numbers(features[0] @ model.projection_weight.T)  # as a loss that projects itself does
+    np.testing.assert_allclose(found, expected, **EXACT)
 
 
 @pytest.mark.parametrize(("left_pad_source", "left_pad_target"), [(True, False), (False, True)])
@@ -93,23 +97,6 @@ def test_padded_in_a_batch_is_alone(task, model, left_pad_source, left_pad_targe
             torch.testing.assert_close(alpha[:, read], alone_extra["attn"][0][0], **EXACT)
             assert (alpha[:, ~read] == 0).all()
     assert together.isfinite().all()
-
-
-def test_the_projected_loss_is_the_plain_one(task, model):
-    batch = random_batch(task, LENGTHS)
-    target = torch.full_like(batch["prev_output_tokens"], task.target_dictionary.pad())
-    for row, (_, length) in enumerate(LENGTHS):
-        target[row, : length - 1] = batch["prev_output_tokens"][row, 1:length]
-        target[row, length - 1] = task.target_dictionary.eos()
-    sample = {"net_input": batch, "target": target, "ntokens": 25}
-    results = []
-    for unfused in (False, True):
-        criterion = VaswaniLabelSmoothing(task, False, 0.1, False, unfused)
-        assert criterion._projects_in_loss(model) != unfused
-        loss, _, _ = criterion(model, sample)
-        results.append((loss, *torch.autograd.grad(loss, list(model.parameters()))))
-    for fused, plain in zip(*results, strict=True):
-        torch.testing.assert_close(fused, plain, atol=1e-9, rtol=1e-9)
 
 
 def lstm_parameters(inputs: int, units: int) -> int:

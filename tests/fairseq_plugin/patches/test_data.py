@@ -7,12 +7,10 @@ import sys
 
 import numpy as np
 import pytest
-import torch
 from fairseq.data import (
     ConcatDataset,
     FairseqDataset,
     ListDataset,
-    TokenBlockDataset,
     data_utils,
 )
 from fairseq.tasks.fairseq_task import FairseqTask
@@ -54,13 +52,6 @@ def test_splits_are_concatenated():
     parts = [ListDataset([1, 2, 3], [1, 1, 1]), ListDataset([4, 5], [1, 1])]
     assert [*ConcatDataset(parts, [-1, 1])] == [*ConcatDataset(parts)] == [1, 2, 3, 4, 5]
     assert [*ConcatDataset(parts, [2, 1])] == [1, 2, 3, 1, 2, 3, 4, 5]
-
-
-def test_sentences_as_blocks():
-    """By a name that numpy 2 removed."""
-    sentences = [torch.arange(length) for length in (3, 5, 2)]
-    blocks = TokenBlockDataset(sentences, [3, 5, 2], None, pad=1, eos=2, break_mode="eos")
-    assert [block.tolist() for block in blocks] == [s.tolist() for s in sentences]
 
 
 class Sentences(FairseqDataset):

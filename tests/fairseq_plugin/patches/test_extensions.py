@@ -31,11 +31,6 @@ def as_lists(batches) -> list[list[int]]:
     return [list(map(int, batch)) for batch in batches]
 
 
-def test_a_sentence_that_fits_in_no_batch_is_an_error():
-    with pytest.raises(AssertionError, match="should not exceed max_tokens=4"):
-        extensions.batch_by_size_vec(np.arange(2), int64([3, 5]), 4, -1, 1)
-
-
 @pytest.fixture
 def scorer(monkeypatch) -> Scorer:
     """fairseq's, which counts n-grams in Python."""

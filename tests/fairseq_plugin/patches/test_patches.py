@@ -40,6 +40,7 @@ def test_applying_twice_changes_nothing():
         allowed = set(map(str, torch.serialization.get_safe_globals()))
         return patched_functions(), [getattr(*place) for place in places], allowed
 
+    assert not hasattr(sys.excepthook, "patched_by")  # pytest is no command of fairseq's
     before = state()
     assert len(before[0]) > 15
     patches.apply()

@@ -1,6 +1,5 @@
 """The language modeling task: which loss, over which targets, and every token scored once."""
 
-import logging
 import math
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import torch.nn.functional as F
 from fairseq import checkpoint_utils, options, tasks
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq_cli import eval_lm, preprocess, train
+from fairseq_cli import eval_lm, preprocess
 from fairseq_flags import PLUGIN, training_config
 from toy_language_model import OURS, build, stream_of, write_data, write_lines
 
@@ -106,17 +105,6 @@ def test_evaluation_scores_each_token_once_with_its_context(
     assert abs(elsewhere - expected) > 1e-4  # the windows matter here
 
 
-def test_evaluation_line_by_line(data, checkpoint):
-    model, task = load(checkpoint, data)
-    end = task.dictionary.eos()
-    lines = (data.parent / "test").read_text(encoding="utf-8").splitlines()
-    streams = [stream_of(task.dictionary, [line]) for line in lines]
-    bits = sum(bits_by_hand(model, s, end, len(s), 0) * len(s) for s in streams)
-    expected = bits / sum(map(len, streams))
-    found = evaluate(data, checkpoint, "--sample-break-mode", "eos", "--tokens-per-sample", "32")
-    assert found == pytest.approx(expected, abs=2e-5)
-
-
 @pytest.mark.parametrize(
     "flags", [(), ("--tokens-per-sample", "33", "--context-window", "5")], ids=str
 )
@@ -187,17 +175,3 @@ def test_a_loss_that_begins_nowhere_is_refused(summaries, flags, message):
         task.load_dataset("train")
         dataset = task.dataset("train")
         dataset.collater([dataset[number] for number in range(len(SUMMARIES))])
-
-
-def test_training_writes_what_evaluation_reads(data, tmp_path, caplog):
-    """A few updates by fairseq-train's own code, in this process."""
-    flags = ("--max-tokens", "256", "--warmup-updates", "10", "--max-update", "12", "--cpu")
-    quiet = ("--no-progress-bar", "--no-epoch-checkpoints", "--num-workers", "0")
-    cfg = training_config(*OURS, "--tokens-per-sample", "32", *flags, *quiet).copy()
-    cfg.task.data, cfg.checkpoint.save_dir = str(data), str(tmp_path / "save")
-    with caplog.at_level(logging.INFO):
-        train.main(cfg)
-    assert "paper defaults in force: " in caplog.text
-    checkpoint = tmp_path / "save/checkpoint_last.pt"
-    uniform = math.log2(34)  # 30 words and fairseq's four symbols
-    assert 1 < evaluate(data, checkpoint, "--tokens-per-sample", "32") < uniform

@@ -1,7 +1,5 @@
 """Pairs of sentences are read and padded as fairseq does it; a batch holds the tokens wanted."""
 
-import os
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -138,29 +136,6 @@ def test_a_file_that_was_cut_off_is_named(files, tmp_path):
         dataset.__getitems__([2, 29])
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="the system lists no threads")
-def test_a_batch_starts_no_threads(files):
-    """It is made in a thread beside the training, whose threads would wait for those."""
-    dataset, seen = make_pairs(*files), []
-
-    def make() -> None:
-        for _ in range(2):
-            dataset.collater(dataset.__getitems__(np.arange(30).repeat(25)))
-            now = set(os.listdir("/proc/self/task"))
-            seen.append(now - before - {str(threading.get_native_id())})
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        before = set(os.listdir("/proc/self/task"))
-        thread = threading.Thread(target=make)
-        thread.start()
-        thread.join()
-    finally:
-        torch.set_num_threads(threads)
-    assert seen == [set()] * 2
-
-
 def make_dataset(count: int = 4000) -> SentencePairs:
     rng = np.random.default_rng(3)
     source = rng.geometric(0.07, count) + 2
@@ -170,35 +145,6 @@ def make_dataset(count: int = 4000) -> SentencePairs:
     return SentencePairs(LanguagePairDataset(sides[0], source, words, sides[1], target, words))
 
 
-def translation_task(data, *flags):
-    cfg = training_config("--task", "vaswani_translation", "--arch", "vaswani_debug", *flags).copy()
-    cfg.task.data = str(data)
-    return tasks.setup_task(cfg.task)
-
-
-def test_what_alignments_would_ignore_is_refused(toy_data_bin, monkeypatch):
-    """As with --load-alignments and a file of them."""
-    monkeypatch.setattr(SentencePairs, "can_hold", staticmethod(lambda pairs: False))
-    task = translation_task(toy_data_bin, "--real-tokens", "40")
-    task.load_dataset("valid")
-    with pytest.raises(UserError, match="^--real-tokens 40: not with --load-alignments; leave"):
-        task.load_dataset("train")
-
-
-def real_tokens(dataset, max_tokens: int, multiple: int, max_sentences: int | None = None) -> float:
-    """Tokens of an average batch, both sides averaged, counted sentence by sentence."""
-    batches = dataset.batch_by_size(
-        dataset.ordered_indices(),
-        max_tokens=max_tokens,
-        max_sentences=max_sentences,
-        required_batch_size_multiple=multiple,
-    )
-    counts = [
-        sum(dataset.src_sizes[i] + dataset.tgt_sizes[i] for i in batch) / 2 for batch in batches
-    ]
-    return sum(counts) / len(counts)
-
-
 @pytest.mark.parametrize(
     ("wanted", "multiple", "max_sentences"),
     # with 200 in a batch, the tokens of most batches don't depend on --max-tokens
@@ -206,10 +152,18 @@ def real_tokens(dataset, max_tokens: int, multiple: int, max_sentences: int | No
 )
 def test_batches_hold_the_real_tokens_that_are_wanted(wanted, multiple, max_sentences):
     dataset = make_dataset(20_000)
-    indices = indices_in_training(dataset, None)
+    indices = indices_in_training(dataset, (60, 60))
+    longer = np.maximum(dataset.src_sizes, dataset.tgt_sizes) > 60  # fairseq leaves them out
+    assert set(indices) == set(np.flatnonzero(~longer)) and longer.any()
     most = 50_000 if max_sentences else 3 * wanted
     limit = fitting_max_tokens(dataset, indices, most, wanted, multiple, max_sentences)
-    found = real_tokens(dataset, limit, multiple, max_sentences)
+    batches = dataset.batch_by_size(
+        indices,
+        max_tokens=limit,
+        max_sentences=max_sentences,
+        required_batch_size_multiple=multiple,
+    )
+    found = (dataset.src_sizes + dataset.tgt_sizes)[indices].sum() / 2 / len(batches)
     assert found == pytest.approx(wanted, rel=0.03)
 
 
@@ -228,19 +182,11 @@ def test_real_tokens_that_cannot_be_reached(limits, message):
         fitting_max_tokens(dataset, indices_in_training(dataset, None), *limits)
 
 
-def test_pairs_that_the_model_can_not_take_do_not_count():
-    """fairseq leaves them out of the training."""
-    sizes = np.array([20] * 3000 + [3000])
-    words = make_dictionary(3)
-    side = [torch.full((size,), 5) for size in sizes]
-    dataset = SentencePairs(LanguagePairDataset(side, sizes, words, side, sizes, words))
-    indices = indices_in_training(dataset, (1024, 1024))
-    assert sorted(indices) == list(range(3000))
-    assert fitting_max_tokens(dataset, indices, 4096, 1000, 8) == pytest.approx(1000, rel=0.05)
-
-
 def test_real_tokens_are_those_of_training(toy_data_bin, caplog):
-    task = translation_task(toy_data_bin, "--real-tokens", "40")
+    flags = ("--task", "vaswani_translation", "--arch", "vaswani_debug", "--real-tokens", "40")
+    cfg = training_config(*flags).copy()
+    cfg.task.data = str(toy_data_bin)
+    task = tasks.setup_task(cfg.task)
     counts, number = {}, 0
     for split in ("train", "valid"):
         task.load_dataset(split)

@@ -8,8 +8,6 @@ from fairseq_flags import generation_config, training_config
 from toy_parser import write_tree_data
 from tree_models import make_dictionaries, make_parser, make_parsing_task
 
-from vaswani_plugin.model.architectures import PARSERS
-
 
 def test_decoding_is_the_papers_unless_told():
     generation = generation_config("--task", "vaswani_parsing").generation
@@ -32,29 +30,6 @@ def test_decoding_is_the_papers_unless_told():
 def data(tmp_path_factory):
     """Toy trees, coded."""
     return write_tree_data(tmp_path_factory.mktemp("trees"))
-
-
-@pytest.mark.parametrize("row", PARSERS, ids=lambda row: row.name)
-def test_rows_through_fairseqs_parser(data, row):
-    flags = ("--task", "vaswani_parsing", "--arch", row.name)
-    cfg = training_config(*flags).copy()
-    assert {key: cfg.model[key] for key in row.changes} == row.changes
-    if row.name == "vaswani_parser":
-        paper = {
-            "encoder_layers": 4,
-            "decoder_layers": 4,
-            "d_model": 1024,
-            "d_ff": 2048,
-            "heads": 8,
-        }
-        assert {key: cfg.model[key] for key in paper} == paper
-        return
-    cfg.task.data = str(data)
-    task = tasks.setup_task(cfg.task)
-    model = task.build_model(cfg.model)
-    assert model.projection_weight is model.decoder.embedding.weight
-    assert len(model.encoder.embedding.weight) == len(task.source_dictionary)
-    assert model.max_positions() == (2048, 4096)
 
 
 def test_the_next_word_through_fairseqs_parser(data):
