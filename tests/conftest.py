@@ -96,7 +96,6 @@ LONG = (
     "tests/recipes/",
     "tests/docs/test_blocks.py",
     "tests/contracts/",
-    "tests/test_hydra_train.py",
 )
 """What takes minutes a file. It runs first, so that no process works alone at the end."""
 

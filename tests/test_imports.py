@@ -1,9 +1,6 @@
 """The floors of the house, read from the import statements: arrows point down only."""
 
 import ast
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 from tests.conftest import PLUGIN, REPO
@@ -108,17 +105,6 @@ def test_scripts_find_the_plugin_before_they_import_it():
         text = path.read_text(encoding="utf-8")
         if "\nfrom vaswani_plugin" in text and path.name != "checkout.py":
             assert "\nfrom checkout import" in text.partition("\nfrom vaswani_plugin")[0], path
-
-
-def test_what_learns_subwords_is_imported_where_it_learns():
-    """Each costs a start of `bpe.py apply`, `wordpiece.py apply` and `code_text.py` time."""
-    program = """
-import sys, bpe, code_text, code_trees, wordpiece
-print(sorted(sys.modules.keys() & {"subword_nmt", "sentencepiece.sentencepiece_model_pb2"}))
-"""
-    environment = os.environ | {"PYTHONPATH": f"{REPO / 'data-prep'}"}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True)
-    assert done.stdout == b"[]\n", done.stderr.decode()
 
 
 def test_references_import_nothing_of_ours():

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from toy_bundle import write_toy_bundle
 
-from tests.conftest import PLUGIN, REPO, fairseq_environment
-from tests.support.commands import run_python
+from tests.conftest import PLUGIN, REPO
 
 OUTSIDE = (".git", ".venv", "work", "build", "dist", "__pycache__", "*.egg-info", ".ci", ".github")
 BUILD = "from setuptools import build_meta as b; import sys; print(getattr(b, sys.argv[1])('.'))"
@@ -76,14 +75,8 @@ def test_the_wheel_runs_away_from_the_checkout(wheel, tmp_path):
     place = "import vaswani_plugin; print(vaswani_plugin.__file__)"
     found = call(sys.executable, "-c", place, cwd=tmp_path, PYTHONPATH=str(tmp_path / "site"))
     assert found.strip() == str(tmp_path / "site" / "vaswani_plugin" / "__init__.py")
-    listing = run_python(
-        *("-m", "vaswani_plugin.cli", "archs"),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env=fairseq_environment(PYTHONPATH=str(tmp_path / "site")),
-    )
-    assert "vaswani_base" in listing.stdout, listing.stderr
+    command = (sys.executable, "-m", "vaswani_plugin.cli", "archs")
+    assert "vaswani_base" in call(*command, cwd=tmp_path, PYTHONPATH=str(tmp_path / "site"))
 
 
 @pytest.mark.slow

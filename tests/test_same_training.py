@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from tests.conftest import run_module
+from tests.conftest import STOCK_TINY, run_module
 
 UPDATES = 50
 SHARED = (
@@ -15,13 +15,8 @@ SHARED = (
     *("--max-update", str(UPDATES), "--no-epoch-checkpoints", "--disable-validation"),
 )
 STOCK = (
-    *("--arch", "transformer_iwslt_de_en", "--share-all-embeddings"),
-    *("--encoder-layers", "1", "--decoder-layers", "1"),
-    *("--encoder-embed-dim", "16", "--decoder-embed-dim", "16"),
-    *("--encoder-ffn-embed-dim", "16", "--decoder-ffn-embed-dim", "16"),
-    *("--encoder-attention-heads", "2", "--decoder-attention-heads", "2"),
-    *("--criterion", "label_smoothed_cross_entropy"),
-    *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--adam-eps", "1e-9"),
+    *(*STOCK_TINY, "--criterion", "label_smoothed_cross_entropy"),
+    *("--adam-betas", "(0.9, 0.98)", "--adam-eps", "1e-9"),
 )
 OURS = (
     *("--arch", "vaswani_debug", "--encoder-layers", "1", "--decoder-layers", "1"),
@@ -52,7 +47,7 @@ def trained(toy_data_bin, stock_checkpoint, run_fairseq, tmp_path_factory):
         ("ours", OURS, folder / "start.pt"),
     ):
         save = ("--save-dir", folder / name, "--finetune-from-model", start)
-        run = run_fairseq("train", toy_data_bin, *SHARED, *flags, *save)
+        run = run_fairseq("train", toy_data_bin, *flags, *SHARED, *save)
         assert run.returncode == 0, run.stderr
         found[name] = losses(run.stderr + run.stdout), folder / name / "checkpoint_last.pt"
     return found

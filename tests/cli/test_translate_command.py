@@ -2,6 +2,7 @@
 
 import json
 import math
+import platform
 import subprocess
 import threading
 
@@ -219,6 +220,17 @@ def test_bfloat16_on_a_cpu(bundle, chosen, monkeypatch, capsys):
     assert chosen == [("cpu", "bfloat16")] * 2
     assert main([*command, "--engine", "ctranslate2"]) == 1
     assert "--bf16 needs a GPU, or PyTorch" in capsys.readouterr().err
+
+
+def test_what_linux_says_of_the_processor_and_where_nothing_is_known(monkeypatch, tmp_path):
+    flags = "fpu avx2 amx_bf16 avx_vnni"
+    (tmp_path / "linux").write_text(f"model name\t: A: B\nflags\t: {flags}\n\nflags\t: fpu\n")
+    monkeypatch.setattr(processor, "_first_core", processor._first_core.__wrapped__)
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    for name, description in (("linux", "A: B avx2"), ("elsewhere", "x86_64")):
+        monkeypatch.setattr(processor, "CPUINFO", tmp_path / name)
+        assert processor.description() == description
+        assert processor.has_bfloat16() == processor.has_vnni() == (name == "linux")
 
 
 def test_a_gpu_is_taken_where_there_is_one(bundle, chosen, monkeypatch):

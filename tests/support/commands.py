@@ -18,7 +18,6 @@ import runpy
 import signal
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 import warnings
@@ -207,16 +206,6 @@ def python_command(*arguments: object) -> list[str]:
 def run_python(*arguments: object, **options) -> subprocess.CompletedProcess:
     """A new Python, as `subprocess.run` starts it: for tests of a start or a clean process."""
     return subprocess.run(python_command(*arguments), **options)
-
-
-SITE = sysconfig.get_paths()["purelib"]
-"""This environment's packages; on PYTHONPATH, where Python reads no .pth file, without ours."""
-
-
-def empty_environment(folder: Path) -> Path:
-    """The interpreter of a new environment, where no link leads to this checkout."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    return folder / "bin" / "python"
 
 
 def in_fork(*arguments: object, timeout: float = 300, **options) -> subprocess.CompletedProcess:
