@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import pytest
@@ -10,6 +10,7 @@ import torch
 from language_models import (
     make_language_model,
     make_lstm_model,
+    make_one_layer_model,
     random_texts,
     text_model,
 )
@@ -17,47 +18,13 @@ from model_factory import make_task
 
 from vaswani_plugin.inference import completion as completing
 from vaswani_plugin.search.options import SearchOptions
-from vaswani_plugin.search.text_models import RereadBeams, TextModel
 
 GREEDY = SearchOptions(beam=1, lenpen=0.0, min_len=0)
-LENGTHS = [5, 1, 9, 3]
 CLOSE = {"rel": 0, "abs": 1e-9}
 
 
-@pytest.fixture(scope="module")
-def task():
-    return make_task()
-
-
-@pytest.fixture(scope="module")
-def dictionary(task):
-    return task.source_dictionary
-
-
-@pytest.fixture(scope="module")
-def model(task):
-    return make_language_model(task)
-
-
-@pytest.fixture(scope="module")
-def prompts(dictionary):
-    """Without the end of sentence before them; the second one is empty."""
-    return [text[1:] for text in random_texts(dictionary, LENGTHS)]
-
-
-class Reread(TextModel):
-    """A model of which every step reads the whole text again."""
-
-    def prepare(self):
-        def start(prompts, beam, with_attention):
-            return RereadBeams(self, prompts.tokens, torch.as_tensor(prompts.lengths))
-
-        return start, False
-
-
 def complete(model, dictionary, *arguments, **options):
-    searched = model if isinstance(model, TextModel) else text_model(model)
-    found = completing.complete(searched, dictionary, *arguments, **options)
+    found = completing.complete(text_model(model), dictionary, *arguments, **options)
     return [[Found.of(one, dictionary) for one in continuations] for continuations in found]
 
 
@@ -91,24 +58,29 @@ def greedy_by_hand(model, dictionary, prompt, most):
     return text[len(prompt) + 1 :]
 
 
-@pytest.mark.parametrize(("fast", "window"), [(True, 0), (True, 2), (False, 0)])
-def test_a_wide_beam_is_enumeration(fast, window):
+KINDS = {
+    **{"ours": make_language_model, "lstm": make_lstm_model, "one layer": make_one_layer_model},
+    "window": partial(make_language_model, attention_window=2),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_wide_beam_is_enumeration(kind):
     """Of three words and the end, every text of up to 3 words; cut ones don't pay for an end."""
     task = make_task(100)
     dictionary = task.source_dictionary
-    ours = make_language_model(task, seed=3, attention_window=window)
+    model = KINDS[kind](task, seed=3)
     words = [4, 5, 6]
     banned = tuple(dictionary[n] for n in range(len(dictionary)) if n not in (1, 2, *words))
     prompts = [[9, 4, 5], [], [8] * 7]
     most, alpha = 3, 0.6
     options = SearchOptions(beam=60, lenpen=alpha, min_len=0)
-    model = ours if fast else text_model(ours, Reread)
     found = complete(model, dictionary, prompts, options, most, dictionary.eos(), banned)
     for prompt, completions in zip(prompts, found, strict=True):
 
         @cache
         def after(*body, prompt=prompt):
-            return next_log_p(ours, [dictionary.eos(), *prompt, *body])
+            return next_log_p(model, [dictionary.eos(), *prompt, *body])
 
         expected = []
         for length in range(most + 1):
@@ -126,35 +98,18 @@ def test_a_wide_beam_is_enumeration(fast, window):
             assert completion.ended == (len(body) < most)
 
 
-@pytest.mark.parametrize("fast", [True, False], ids=["fast", "reread"])
-def test_texts_are_cut_where_the_positions_end(model, dictionary, fast):
+@pytest.mark.parametrize("kind", ["ours", "one layer"])
+def test_texts_are_cut_where_the_positions_end(kind):
     """40 positions: beside 36 tokens of prompt and the start there are 3."""
+    task = make_task()
+    model, dictionary = KINDS[kind](task), task.source_dictionary
     prompts = [text[1:] for text in random_texts(dictionary, [37, 2, 40, 20])]
     with pytest.raises(ValueError, match="prompt 3 has 41 tokens, .* none of the model's 40"):
         complete(model, dictionary, [*prompts[:2], [4] * 40], GREEDY, 9, None)
     # So many that what is done stays in the batch for a while, and would go past the positions.
     prompts[2:3] = [[7]] * 7
-    chosen = model if fast else text_model(model, Reread)
-    found = complete(chosen, dictionary, prompts, GREEDY, 30, None)
+    found = complete(model, dictionary, prompts, GREEDY, 30, None)
     assert [len(completions[0].tokens) for completions in found] == [3, *[30] * 8, 20]
     for prompt, (completion,) in zip(prompts, found, strict=True):
         most = len(completion.tokens)
         assert completion.tokens == greedy_by_hand(model, dictionary, prompt, most)
-
-
-def test_the_lstm_completes_from_its_states_as_by_reading_again(task, dictionary, prompts):
-    """Prompts of several lengths; hypotheses that change places, and texts that leave."""
-    model = make_lstm_model(task, seed=2)
-    with torch.no_grad():
-        for weight in model.parameters():  # so that tokens differ
-            weight.mul_(3.0 if weight.dim() > 1 else 1.0)
-    options = SearchOptions(beam=3, lenpen=1.0, min_len=0)
-    endless = complete(model, dictionary, prompts, options, 9, None)
-    stop = endless[0][0].tokens[2]  # so that texts end at various lengths
-    found = complete(model, dictionary, prompts, options, 9, stop)
-    expected = complete(text_model(model, Reread), dictionary, prompts, options, 9, stop)
-    for own, other in zip(found, expected, strict=True):
-        assert [c.tokens for c in own] == [c.tokens for c in other]
-        for one, two in zip(own, other, strict=True):
-            assert one.log_probabilities == pytest.approx(two.log_probabilities, abs=1e-5)
-    assert len({len(completions[0].tokens) for completions in found}) > 1

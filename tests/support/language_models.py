@@ -74,7 +74,7 @@ def make_lstm_model(
     return _exact(LSTMLanguageModel, config, task, seed, size=0.5)
 
 
-def text_model(model: torch.nn.Module, kind: type[TextModel] = TextModel) -> TextModel:
+def text_model(model: torch.nn.Module) -> TextModel:
     """The same model, its weights shared, as the search and the scores take it."""
     own, longest = model.decoder, model.max_decoder_positions()
     if isinstance(own, LanguageDecoder):
@@ -82,7 +82,7 @@ def text_model(model: torch.nn.Module, kind: type[TextModel] = TextModel) -> Tex
         own = LanguageModel(own.embedding, own.positions, layers, **options)
     elif isinstance(own, OneLayerDecoder):
         own = OneLayerLanguageModel(own.embedding, own.positions, own.layer, own.dropout)
-    return kind(own, longest)
+    return TextModel(own, longest)
 
 
 def random_texts(dictionary: Dictionary, lengths: list[int], seed: int = 3) -> list[list[int]]:
