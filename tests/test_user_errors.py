@@ -57,6 +57,11 @@ def test_a_flag_that_makes_no_training(toy_data_bin, text_data_bin, flags, messa
         build_lr_scheduler(cfg.lr_scheduler, optimizer)
 
 
+def test_bleu_may_choose_the_best_checkpoint():
+    flags = ("--cpu", "--eval-bleu", "--best-checkpoint-metric", "bleu")
+    refuse_what_cannot_train(training_config(*DEBUG, *flags))
+
+
 def test_a_message_is_one_printable_line():
     text = "a\x1b]0;title\x07b\nc\u2028d\udc80e\u202ef ä\U0001f600"
     shown = message_line(text)

@@ -62,18 +62,15 @@ LEAVES = [None, True, [], {}, "", "\0", "../secret", "/etc/passwd", "x" * 5000, 
 
 def changed(content: bytes) -> st.SearchStrategy[bytes]:
     """Variants of a file, by bytes; of JSON and checkpoints also by a leaf of their tree."""
-    place = st.integers(0, len(content))
+    place, random = st.integers(0, len(content)), st.randoms(use_true_random=False)
+    odd = st.sampled_from([b"", *ODD]) | st.binary(min_size=1, max_size=1)
+    lengths = st.sampled_from([0, 1, len(content)]) | place
+    replaced = st.builds(
+        lambda n, m, new: content[:n] + new + content[n + m :], place, lengths, odd
+    )
     ways = [
-        place.map(lambda n: content[:n]),
-        place.map(lambda n: content[n:]),
-        st.tuples(place, st.sampled_from(ODD)).map(
-            lambda x: content[: x[0]] + x[1] + content[x[0] :]
-        ),
-        st.tuples(place, place).map(lambda x: content[: x[0]] + content[x[1] :]),
-        st.tuples(place, st.integers(1, 255)).map(lambda x: flipped(content, *x)),
-        st.tuples(st.randoms(use_true_random=False), st.sampled_from(NUMBERS)).map(
-            lambda x: other_number(content, *x)
-        ),
+        *(replaced, replaced),
+        st.builds(lambda *given: other_number(content, *given), random, st.sampled_from(NUMBERS)),
         st.sampled_from([b"", b"\n", b"null", b"[]", b"{}", b"\xef\xbb\xbf", b"[" * 20_000]),
     ]
     try:
@@ -81,15 +78,9 @@ def changed(content: bytes) -> st.SearchStrategy[bytes]:
     except (ValueError, pickle.UnpicklingError, RuntimeError):
         return st.one_of(ways)
     values = st.sampled_from([*LEAVES, torch.zeros(0), torch.zeros(3, 3)])
-    random = st.randoms(use_true_random=False)
+    grafts = st.builds(lambda *given: write(grafted(tree, *given)), random, values)
     # More often than not: most changes of bytes stop at a check sum.
-    return st.one_of(ways + 7 * [st.tuples(random, values).map(lambda x: write(grafted(tree, *x)))])
-
-
-def flipped(content: bytes, place: int, bits: int) -> bytes:
-    """One byte is another one."""
-    place = min(place, len(content) - 1)
-    return content[:place] + bytes([content[place] ^ bits]) + content[place + 1 :]
+    return st.one_of(ways + 4 * [grafts])
 
 
 def other_number(content: bytes, random, number: float) -> bytes:
