@@ -1,19 +1,63 @@
-"""Two workers train as one does with ``--update-freq 2``; who goes on with a training is free."""
+"""Two workers train as one does with ``--update-freq 2``; who goes on with a training is free.
+
+Whoever starts them, on one node or two: a recipe, or fairseq.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 import torch
+import toy_language_model
+from torch import Tensor
+from toy_parser import write_tree_data
 
-from tests.distributed.conftest import NO_DROPOUT, assert_same_weights
+from tests.conftest import REPO, fairseq_environment
 from tests.support.forks import Training, train
+
+# Highest rate 5e-3 after 20 updates: what goes wrong shows, and differences grow.
+FAST = ("--warmup-updates", "20", "--lr-factor", "0.13", "--seed", "3", "--num-workers", "0")
+NO_DROPOUT = ("--dropout", "0")
+
+
+def assert_same_weights(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    """Equal but for the order in which gradients are added; one wrong update makes up 1e-3."""
+    assert found.keys() == expected.keys()
+    for name, weight in expected.items():
+        # A softmax doesn't see what all keys have in common: the gradient of their bias is noise.
+        if not name.endswith("key.bias"):
+            torch.testing.assert_close(found[name], weight, rtol=0, atol=1e-4, msg=name)
+
+
+@pytest.fixture(scope="module")
+def flags_of_tasks(toy_data_bin, tmp_path_factory) -> dict[str, tuple]:
+    """Task: flags of fairseq-train, without a length. No epoch has an even number of batches."""
+    language_data = toy_language_model.write_data(tmp_path_factory.mktemp("language"))
+    tree_data = write_tree_data(tmp_path_factory.mktemp("trees"))
+    translation = (toy_data_bin, "--task", "vaswani_translation", "--arch", "vaswani_debug")
+    language = (language_data, "--task", "vaswani_language_modeling", "--arch", "vaswani_lm_debug")
+    parsing = (tree_data, "--task", "vaswani_parsing", "--arch", "vaswani_parser_debug")
+    return {
+        "translation": (*translation, "--max-tokens", 100, *FAST),
+        "language modeling": (*language, "--tokens-per-sample", 32, "--max-tokens", 320, *FAST),
+        "parsing": (*parsing, "--max-tokens", 900, *FAST),
+    }
+
 
 TOLERANCE = 1e-4  # relative, of the losses
 FEW = 10  # updates: two epochs and a half of the translations'
 
 
-def assert_same_training(one: Training, other: Training, updates: int) -> None:
+def assert_same_training(one: Training, other: Training) -> None:
     """Both succeeded, with the same losses all along and the same weights in the end."""
     assert one.code == other.code == 0, one.log + other.log
-    assert len(one.losses) == updates
+    assert len(one.losses) == FEW
     assert other.losses == pytest.approx(one.losses, rel=TOLERANCE)
     assert_same_weights(other.weights(), one.weights())
 
@@ -31,7 +75,7 @@ def test_two_workers_are_one_that_collects_two_batches(flags_of_tasks, task, tmp
     flags = (*flags_of_tasks[task], *NO_DROPOUT, "--max-update", FEW)
     one = train(tmp_path / "one", *flags, "--update-freq", 2)
     two = train(tmp_path / "two", *flags, workers=2)
-    assert_same_training(one, two, FEW)
+    assert_same_training(one, two)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +88,7 @@ def test_two_workers_are_one_that_collects_two_batches(flags_of_tasks, task, tmp
 )
 def test_every_way_to_share_gradients(flags_of_tasks, alone, flags, tmp_path):
     shared = (*flags_of_tasks["translation"], *NO_DROPOUT, "--max-update", FEW)
-    assert_same_training(alone, train(tmp_path, *shared, *flags, workers=2), FEW)
+    assert_same_training(alone, train(tmp_path, *shared, *flags, workers=2))
 
 
 @pytest.mark.slow
@@ -56,7 +100,7 @@ def test_a_projection_of_its_own(flags_of_tasks, backend, unused, tmp_path):
     flags = (*flags, "--max-update", FEW, *unused)
     one = train(tmp_path / "one", *flags, "--update-freq", 2)
     two = train(tmp_path / "two", *flags, "--ddp-backend", backend, workers=2)
-    assert_same_training(one, two, FEW)
+    assert_same_training(one, two)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -71,7 +115,7 @@ def test_another_number_of_workers_goes_on(flags_of_tasks, alone, workers, tmp_p
         begun.log + end.log
     )
     whole = Training(end.code, begun.losses + end.losses, end.folder, end.log)
-    assert_same_training(alone, whole, FEW)
+    assert_same_training(alone, whole)
 
 
 def test_nodes_that_share_no_folder_are_told_so(flags_of_tasks, tmp_path):
@@ -94,3 +138,85 @@ def test_a_training_repeats_itself_bit_by_bit(flags_of_tasks, tmp_path):
     weights = other.weights()
     for name, weight in one.weights().items():
         assert torch.equal(weights[name], weight), name
+
+
+# Started as a recipe starts them.
+
+SECONDS = 240  # none takes a quarter of it, unless nodes wait for one another without end
+
+# start.sh OPTIONS -- FLAGS: a recipe of one step.
+START = f"""
+recipe=made-up
+source {REPO}/recipes/common.sh
+begin "$@"
+step train train
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("localhost", 0))
+        return taken.getsockname()[1]
+
+
+def begin(*command: object) -> subprocess.Popen:
+    """A command, its output in one pipe."""
+    folders = (Path(sys.executable).parent, fairseq_environment()["PATH"])
+    path = ":".join(map(str, folders))
+    return subprocess.Popen(
+        [*map(str, command)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=fairseq_environment(PATH=path),
+        start_new_session=True,
+    )
+
+
+def finish(*processes: subprocess.Popen) -> str:
+    """Wait for all of them; what they said. None outlives this, nor what they started."""
+    end = time.monotonic() + SECONDS
+    try:
+        said = "".join(
+            process.communicate(timeout=end - time.monotonic())[0] for process in processes
+        )
+    finally:
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert all(process.returncode == 0 for process in processes), said[-4000:]
+    return said
+
+
+@pytest.fixture
+def start(flags_of_tasks, tmp_path) -> tuple:
+    """A function of a recipe's options that gives the command."""
+    script = tmp_path / "start.sh"
+    script.write_text(START)
+    data, *flags = flags_of_tasks["translation"]
+    (tmp_path / "data-bin").symlink_to(data)
+    training = (*flags, *NO_DROPOUT, "--max-update", FEW, "--disable-validation")
+    training = (*training, "--save-dir", tmp_path)
+    return lambda *options: (
+        *("bash", script, "--work", tmp_path, *options, "--cpu", "--", *training),
+    )
+
+
+def assert_trained_as(alone: Training, folder: Path, said: str) -> None:
+    logs = said + "".join(path.read_text() for path in (folder / "logs").glob("*"))
+    assert logs.count("done training") == 1, f"each worker trained alone: {said}"
+    together = torch.load(folder / "checkpoint_last.pt")
+    assert together["optimizer_history"][-1]["num_updates"] == FEW
+    assert_same_weights(together["model"], alone.weights())
+
+
+def test_two_nodes_on_one_machine(alone, start, tmp_path):
+    """The one that needs the other starts first, and waits."""
+    nodes = ("--nodes", 2, "--master", f"localhost:{free_port()}", "--node-rank")
+    second, first = begin(*start(*nodes, 1)), begin(*start(*nodes, 0))
+    assert_trained_as(alone, tmp_path, finish(first, second))
+
+
+@pytest.mark.slow
+def test_two_workers_on_one_node(alone, start, tmp_path):
+    assert_trained_as(alone, tmp_path, finish(begin(*start(), "--distributed-world-size", 2)))

@@ -68,4 +68,6 @@ def test_the_next_word_is_projected():
         for place, column in enumerate(columns):
             expected = module.weight.detach().numpy() @ memory[row, column].numpy()
             np.testing.assert_allclose(found[row, place].detach().numpy(), expected, atol=1e-6)
+    module.is_word = torch.tensor([False, True, False])  # what opens or ends is no word
+    assert module.written(torch.tensor([[0, 1, 2, 1, 0]])).tolist() == [[0, 1, 1, 2, 2]]
     assert list(module.state_dict()) == ["weight"]  # the dictionaries tell the rest

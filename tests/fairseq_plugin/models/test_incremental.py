@@ -81,23 +81,3 @@ def test_a_reordered_cache_goes_on_as_the_reordered_batch(name, order):
         assert step.size(1) == 1
         expected = model.decoder(targets[:, :length], **given)[0][:, -1:]
         torch.testing.assert_close(step, expected, **EXACT)
-
-
-def test_the_next_word_is_one_more_after_each_placeholder():
-    """What a prefix's bracket becomes changes nothing but itself; a placeholder moves all."""
-    parser = make_parser()
-    batch = words_and_symbols(parser, [(12, 6)])
-    encoder_out = parser.encoder(batch["src_tokens"])
-    tag, other_tag = (parser.decoder.dictionary.index(tag) for tag in ("DT", "NN"))
-    bracket = parser.decoder.dictionary.index("(NP")
-    seen = []
-    hook = parser.decoder.next_word.register_forward_hook(
-        lambda module, inputs, output: seen.append(inputs[1])
-    )
-    for symbol in (tag, other_tag, bracket):
-        tokens = torch.tensor([[2, bracket, symbol, tag, bracket, tag]])
-        parser.decoder(tokens, encoder_out)
-    hook.remove()
-    assert [written.tolist() for written in seen] == [[[0, 0, 1, 2, 2, 3]]] * 2 + [
-        [[0, 0, 0, 1, 1, 2]]
-    ]

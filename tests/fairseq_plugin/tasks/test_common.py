@@ -1,23 +1,15 @@
 """Dictionaries: the same text, faster, and remembered by checkpoints; --amp on a CPU."""
 
-import re
-
 import pytest
 import torch
 from fairseq.data import Dictionary
 from model_factory import make_dictionary
 
+from tests.support.forks import train
 from vaswani_plugin.fairseq_plugin.tasks._common import TextDictionary
 from vaswani_plugin.fairseq_plugin.tasks.translation import (
     VaswaniTranslationConfig,
     VaswaniTranslationTask,
-)
-
-TRAINING = (
-    *("--arch", "vaswani_debug", "--task", "vaswani_translation", "--cpu", "--seed", "1"),
-    *("--max-update", "30", "--max-tokens", "300", "--warmup-updates", "40", "--lr-factor", "0.5"),
-    *("--no-progress-bar", "--log-interval", "20", "--disable-validation", "--no-save"),
-    *("--dropout", "0"),
 )
 
 
@@ -49,13 +41,13 @@ def test_a_checkpoint_remembers_its_dictionaries():
             make_task(other).load_state_dict(state)
 
 
-def test_amp_on_a_cpu_learns_as_float32_does(run_fairseq, toy_data_bin):
+def test_amp_on_a_cpu_learns_as_float32_does(toy_data_bin, tmp_path):
     """Nearly: its products are in bfloat16."""
-    logged = {}
-    for name, flags in (("float32", []), ("amp", ["--amp"])):
-        run = run_fairseq("train", toy_data_bin, *TRAINING, *flags)
-        assert run.returncode == 0, run.stderr
-        logged[name] = re.findall(r"\| loss ([\d.]+) .*\| gnorm ([\d.]+)", run.stdout + run.stderr)
-    float32, amp = (float(found[-1][0]) for found in logged.values())
-    assert amp == pytest.approx(float32, rel=0.01)
-    assert logged["amp"] != logged["float32"]
+    flags = ("--arch", "vaswani_debug", "--task", "vaswani_translation", "--max-tokens", "300")
+    flags += ("--max-update", "30", "--warmup-updates", "40", "--lr-factor", "0.5")
+    flags += ("--dropout", "0", "--num-workers", "0")
+    float32 = train(tmp_path / "float32", toy_data_bin, *flags)
+    amp = train(tmp_path / "amp", toy_data_bin, *flags, "--amp")
+    assert float32.code == amp.code == 0, amp.log
+    assert amp.losses[-1] == pytest.approx(float32.losses[-1], rel=0.01)
+    assert amp.losses != float32.losses

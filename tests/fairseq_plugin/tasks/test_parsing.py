@@ -2,7 +2,6 @@
 
 import argparse
 
-import pytest
 from fairseq import tasks
 from fairseq_flags import generation_config, training_config
 from toy_parser import write_tree_data
@@ -26,16 +25,10 @@ def test_decoding_is_the_papers_unless_told():
     assert (options.beam, options.lenpen, options.max_len_b) == (5, 1, 200)
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    """Toy trees, coded."""
-    return write_tree_data(tmp_path_factory.mktemp("trees"))
-
-
-def test_the_next_word_through_fairseqs_parser(data):
+def test_the_next_word_through_fairseqs_parser(tmp_path):
     flags = ("--task", "vaswani_parsing", "--arch", "vaswani_parser_debug", "--next-word")
     cfg = training_config(*flags).copy()
-    cfg.task.data = str(data)
+    cfg.task.data = str(write_tree_data(tmp_path))
     task = tasks.setup_task(cfg.task)
     decoder = task.build_model(cfg.model).decoder
     assert decoder.next_word.weight.shape == (32, 32)
