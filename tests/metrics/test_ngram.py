@@ -70,16 +70,6 @@ def test_probabilities_sum_to_1(train, order):
         assert np.exp(log_p).sum() == pytest.approx(1)
 
 
-def test_uniform_and_unigram():
-    train, asked = [1, 1, 1, 2], [1, 2, 9]
-    uniform = NgramModel(train, 0, 50, START).log_probabilities(asked)
-    assert np.exp(-uniform) == pytest.approx(50)
-    # 1.5 of the three and 0.5 of the one, k / 2, go to all fifty alike.
-    unigram = NgramModel(train, 1, 50, START).log_probabilities(asked)
-    counts = np.array([3 - 1.5, 1 - 0.5, 0])
-    assert np.exp(unigram) == pytest.approx((counts + 2 / 50) / 4)
-
-
 def test_discounts_by_hand():
     # n1 = 4, n2 = 2, n3 = 1, n4 = 1; Y = 4 / 8
     counts = [1, 1, 1, 1, 2, 2, 3, 4, 9]

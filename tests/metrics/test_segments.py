@@ -44,11 +44,6 @@ def test_order_is_restored_by_number(tmp_path: Path) -> None:
     assert output.references == ["ref zero", "ref one", *(f"ref {i}" for i in middle), "ref ten"]
 
 
-def test_references_may_be_absent(tmp_path: Path) -> None:
-    output = read_generate_output(write(tmp_path / "gen", "H-0\t-1\ta\nD-0\t-1\tb\n"))
-    assert (output.hypotheses, output.detokenized, output.references) == (["a"], ["b"], [])
-
-
 def test_dropped_sentences_are_noticed(tmp_path: Path) -> None:
     path = write(tmp_path / "gen", GENERATED.format(others=""))
     with pytest.raises(ValueError, match=r"no H line of sentence 2 \(8 of 11 missing\)"):
