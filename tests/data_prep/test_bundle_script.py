@@ -102,7 +102,6 @@ def test_the_checkpoint_may_lie_in_the_folder(parts, run, tmp_path):
     [
         (["codes=nowhere"], "nowhere does not exist"),
         (["beam=-1"], "beam is -1: must be at least 1"),
-        (["lower=true"], "unknown key lower"),
         (["beam"], "beam: must be KEY=VALUE"),
         (["beam=3", "--pair", "en-fr"], "dict.fr.txt does not exist"),
         (["beam=3", "--model", "nowhere.pt"], "nowhere.pt does not exist"),
@@ -181,20 +180,9 @@ def test_the_settings_of_a_language_models_data_go_with_it(text_parts, run, tmp_
         for name, source in sources.items():
             assert (output / name).read_bytes() == (text_parts / source).read_bytes()
     assert read_settings(output) == TextSettings("bpe", "codes", beam=3)
+    (text_parts / "preprocessing.json").unlink()
+    message = run(["--model", str(text_parts / model), *where])
+    assert "give --pair, or a folder of code_text.py" in message
     shutil.rmtree(text_parts)
     pipeline = Pipeline.load(output)
     assert pipeline.decode(pipeline.encode(" na\u00efve  <sep>")) == " na\u00efve  <sep>"
-
-
-def test_what_does_not_fit_a_language_model(text_parts, run, tmp_path):
-    def message(*settings: str) -> str | None:
-        where = ["--data-bin", str(text_parts), "--output", str(tmp_path / "model")]
-        return run(["--model", str(text_parts / "ours.pt"), *where, *settings])
-
-    assert "unknown key tokenizer" in message("tokenizer=moses")
-    rows = (text_parts / "dict.txt").read_text("utf-8").split("\n")[:-1]
-    write_lines(text_parts / "dict.txt", rows[::-1])
-    assert "the target dictionary of" in message()
-    (text_parts / "preprocessing.json").unlink()
-    assert "give --pair, or a folder of code_text.py" in message()
-    assert not (tmp_path / "model").exists()

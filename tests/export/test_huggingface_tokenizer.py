@@ -1,8 +1,6 @@
 """Moses' rules in a Hugging Face tokenizer do what sacremoses does."""
 
-import gzip
 import random
-from pathlib import Path
 
 import pytest
 import tokenizers
@@ -11,7 +9,6 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.huggingface_tokenizer import detokenization_steps, moses_steps
 from vaswani_plugin.text.moses import make_detokenizer, make_processor
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
 LINES = [
     "The old doctor's friends didn't see a well-known bird, in 1,000 gardens.",
     'He said: "We bought 7,50 apples & a pear, for $5 (or 5 €)!"',
@@ -79,22 +76,3 @@ def test_nearly_all_nonsense_is_split_and_joined_alike(language):
 def test_languages_that_look_further_are_refused():
     with pytest.raises(UserError, match="language fi .*--without-tokenizer"):
         detokenization_steps("fi")
-
-
-@pytest.mark.slow
-@pytest.mark.shared_data
-@pytest.mark.parametrize("language", ["en", "de", "fr"])
-def test_ten_thousand_real_lines_are_split_and_joined_alike(language):
-    files = sorted(DATA.glob(f"*/*.{language}.gz")) + sorted(
-        DATA.glob(f"newstest/*/*.{language}.gz")
-    )
-    if not files:
-        pytest.skip(f"NOT TESTED: no text in {DATA}")
-    lines = [line for file in files for line in gzip.open(file, "rt", encoding="utf-8")]
-    random.Random(1).shuffle(lines)
-    sample = [line.rstrip("\n") for line in lines[:10_000]]
-    for flags in FLAGS:
-        ours = our_words(language, *flags)
-        assert not differences(sample, ours, their_words(language, *flags))
-        words = list(map(ours, sample))
-        assert not differences(words, make_detokenizer(language), their_text(language))

@@ -116,12 +116,6 @@ def test_other_kinds_of_models(settings, result, words):
     assert f"{expected}, of 2 workers together, seed 3." in card
 
 
-def test_the_result_is_a_recipes(work):
-    (work / "result.json").write_text(json.dumps(RESULT["bleu"]), encoding="utf-8")
-    with pytest.raises(ValueError, match=r"result\.json: not a recipe's result\.json"):
-        card_of(work)
-
-
 def test_the_command_completes_a_bundle_but_keeps_an_edited_card(work, capsys):
     model = work / "model"
     for name in (SAFETENSORS, CONFIG):

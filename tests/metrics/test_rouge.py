@@ -32,7 +32,6 @@ def test_other_scripts_are_an_error_and_no_0(text):
     english = ["The mill burned down."] * 9
     assert rouge([*english, text], [[line] for line in (*english, text)])["rouge1"] == 90
     assert rouge([text], [["models"]])["rouge1"] == 0.0
-    assert rouge(["The mill burned down, said Zoë."], [["The mill burned, said Zoë."]])["rouge1"]
 
 
 def test_what_needs_the_library_says_so(monkeypatch):

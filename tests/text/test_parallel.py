@@ -1,6 +1,5 @@
 """text.parallel: blocks of whole lines, results in order, workers that are killed."""
 
-import gzip
 import os
 import signal
 import subprocess
@@ -8,32 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.support.commands import REPO, wait_for
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.lines import read_lines
-from vaswani_plugin.text.parallel import map_blocks, process_file, read_blocks
-
-
-@given(
-    st.text(st.characters(codec="utf-8", exclude_characters="\r")),
-    *(st.sampled_from(["a.txt", "a.txt.gz"]), st.sampled_from([1, 7, 1000])),
-)
-def test_blocks_hold_the_lines_of_the_file(tmp_path_factory, text, name, size):
-    path = tmp_path_factory.mktemp("blocks") / name
-    data = text.encode("utf-8")
-    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-    blocks = list(read_blocks(str(path), size))
-    assert b"".join(block.data for block in blocks) == data
-    assert all(block.data.endswith(b"\n") for block in blocks[:-1])
-    lines = list(read_lines(path))
-    assert [line for block in blocks for line in block.lines()] == lines
-    number = 1
-    for block in blocks:
-        assert block.first == number
-        number += len(block.lines())
+from vaswani_plugin.text.parallel import map_blocks, process_file
 
 
 def reverse():

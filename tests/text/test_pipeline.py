@@ -11,7 +11,6 @@ import pytest
 from fairseq.data.data_utils import post_process
 from hypothesis import given
 from hypothesis import strategies as st
-from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from toy_bundle import SENTENCES, write_data
 
 from tests.support.scripts import run_script
@@ -115,21 +114,6 @@ def test_text_without_rules(tmp_path):
     for pipeline in (plain, Pipeline.of_tokens(("en", "de"), None)):
         assert pipeline.encode("a <s> b<s> </s> < s >") == "a <unk> b<s> <unk> < s >"
     assert plain.decode("a\u2028b\x85c\nd\re") == "a b c d e"
-
-
-def test_sentencepiece_takes_raw_text_and_gives_it_back(tmp_path):
-    (tmp_path / "text").write_text("".join(f"{line}\n" for line in SENTENCES * 3))
-    SentencePieceTrainer.train(
-        input=str(tmp_path / "text"), model_prefix=str(tmp_path / "m"), vocab_size=80,
-        byte_fallback=False, hard_vocab_limit=False, minloglevel=2,
-    )  # fmt: skip
-    changes = {"tokenizer": "none", "subwords": "sentencepiece", "codes": "m.model"}
-    pipeline = Pipeline(settings_from(REQUIRED | changes), tmp_path)
-    original = SentencePieceProcessor(model_file=str(tmp_path / "m.model"))
-    for line in SENTENCES:
-        pieces = pipeline.encode(line)
-        assert pieces.split(" ") == original.encode(line, out_type=str)
-        assert pipeline.decode(pieces) == line
 
 
 def write_settings(folder, content) -> None:
