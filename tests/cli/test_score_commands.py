@@ -63,7 +63,7 @@ def test_tokenized_and_lowercase_and_several_references(files: dict, tmp_path: P
     other = write(tmp_path / "other", HYPOTHESES)
     result = as_json(files, other, "--tokenized", "--lowercase")
     assert result["sacrebleu"] == pytest.approx(100.0) and "nrefs:2" in result["signature"]
-    assert result["tokenized"] == pytest.approx(100.0)
+    assert result["tokenized"] == pytest.approx(100.0) == result["chrf"]
 
 
 def test_language_gives_the_scores_of_papers(files: dict) -> None:
@@ -91,8 +91,12 @@ def test_tables(files: dict, tmp_path: Path) -> None:
     assert lengths == [("1-10", 2), ("11-20", 1)]
     words = [(row["bucket"], row["sentences"]) for row in result["by_rarest_word"]]
     assert words == [("0", 1), ("10-99", 2)]
-    expected = corpus_score(sacrebleu_metric(), HYPOTHESES[:2], [REFERENCES[:2]]).score
-    assert result["by_length"][0]["sacrebleu"] == expected
+    # The full stop has rank 1, ten words share rank 2, and the third sentence's were never seen.
+    ranks = [(row["bucket"], row["sentences"]) for row in result["by_average_rank"]]
+    assert ranks == [("2", 1), ("2", 1), ("12", 1)]
+    for row, part in zip(result["by_length"], (slice(2), slice(2, 3)), strict=True):
+        expected = corpus_score(sacrebleu_metric(), HYPOTHESES[part], [REFERENCES[part]]).score
+        assert row["sacrebleu"] == expected
     shown = bleu(files, *flags, training).out
     assert "rarest word seen" in shown and "average rank" in shown
 

@@ -105,10 +105,8 @@ def test_bad_trees_are_named_with_file_and_line(text, line, reason, tmp_path):
 
 
 def test_a_word_alone_and_white_space_at_its_ends():
-    assert to_line(clean(parse_tree("(NN a)"))) == "(TOP (NN a))"
-    assert (
-        to_line(clean(parse_tree("(NP (NN \u2009a\u00a0b\u00a0))"))) == "(TOP (NP (NN a\u00a0b)))"
-    )
+    for raw, expected in (("a", "a"), ("\u2009a\u00a0b\u00a0", "a\u00a0b")):
+        assert to_line(clean(parse_tree(f"(NN {raw})"))) == f"(TOP (NN {expected}))"
 
 
 def reference_clean(tree: NltkTree) -> NltkTree | None:
