@@ -100,7 +100,6 @@ def test_code_is_refused_and_a_truncated_file_named(tmp_path, zipped):
     ("state", "message"),
     [
         ([1, 2], "it holds no model"),
-        ({"cfg": {}}, "it holds no model"),
         ({"model": {}}, "it holds no model"),
         ({"model": {"w": 3}}, "its model's 'w' is no tensor"),
         # A few bytes can stand for a tensor of terabytes, which every use would make room for.
@@ -170,6 +169,9 @@ def test_every_flipped_bit_is_found_or_harmless(saved, tmp_path):
 
 
 def test_tied_weights_are_stored_once_and_stay_tied(toy):
+    """And config.json, which goes to other people, names no path of the training."""
+    data = load_checkpoint(toy / MODEL)["cfg"]["task"]["data"]
+    assert data and data not in (toy / CONFIG).read_text(encoding="utf-8")
     stored = safetensors.numpy.load_file(toy / SAFETENSORS)
     weights = torch.load(toy / MODEL)["model"]
     left_out = weights.keys() - stored.keys()
@@ -210,22 +212,9 @@ def test_damaged_safetensors_are_named(toy, tmp_path):
     config.write_text(json.dumps(known), encoding="utf-8")
     with pytest.raises(ValueError, match=re.escape(f"{path}: no weights of a model")):
         load_checkpoint(path)
-    for change, part in (
-        (lambda config: config.pop("task"), "config.json: no 'task' in it"),
-        (lambda config: config.update(model=[]), "config.json: no 'model' in it"),
-        (lambda config: config.update(version=2), "config.json: its version is 2"),
-    ):
-        other = known.copy()
-        change(other)
-        config.write_text(json.dumps(other), encoding="utf-8")
-        with pytest.raises(ValueError, match=part):
-            load_checkpoint(path)
+    config.write_text(json.dumps(known | {"version": 2}), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"config\.json: its version is 2"):
+        load_checkpoint(path)
     config.unlink()
     with pytest.raises(ValueError, match="config.json does not exist: the weights need it"):
         load_checkpoint(path)
-
-
-def test_a_bundle_names_no_path_of_its_training(toy):
-    """config.json goes to other people with the model."""
-    data = load_checkpoint(toy / MODEL)["cfg"]["task"]["data"]
-    assert data and data not in (toy / CONFIG).read_text(encoding="utf-8")

@@ -1,14 +1,11 @@
-"""`Parser`: beside fairseq-generate with our task; batches, threads, streams, n-best."""
+"""`Parser`: beside fairseq-generate with our task; batches, streams, n-best."""
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import torch
 from toy_parser import FLAGS, TESTED, TREES, write_parser_bundle
 
-from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.parsing import ParsedSentence, Parser
 from vaswani_plugin.text.linearization import linearize
 from vaswani_plugin.text.trees import parse_tree
@@ -77,13 +74,6 @@ def test_alone_as_in_a_batch_and_a_stream(parser):
     require_same(list(parser.stream(iter(sentences), buffer=5)), found)
 
 
-def test_eight_threads_at_once(parser):
-    expected = parser.parse(SENTENCES[:2], nbest=3)
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: parser.parse(SENTENCES[:2], nbest=3), range(8)))
-    assert found == [expected] * 8
-
-
 def test_without_the_constraint(parser):
     found = parser.parse(SENTENCES[:8], unconstrained=True)
     assert any(one.tree is None and one.bracketing == "" and one.parses for one in found)
@@ -100,13 +90,6 @@ def test_the_bundles_beam_and_the_papers_penalty(parser):
         length = len(parse.symbols) + 1
         expected = sum(parse.symbol_scores) / ((5 + length) / 6) ** 0.9
         assert parse.score == pytest.approx(expected, rel=1e-5)
-
-
-def test_types_by_their_names(folder):
-    rough = Parser.from_pretrained(folder, dtype="bfloat16")
-    assert {weight.dtype for weight in rough.engine.model.parameters()} == {torch.bfloat16}
-    with pytest.raises(UserError, match="'int8', which is no type of weights"):
-        Parser.from_pretrained(folder, dtype=torch.int8)
 
 
 def test_a_recurrent_model_parses_too(tmp_path):
