@@ -67,33 +67,25 @@ def run(python: Path, cwd: Path, *arguments: object, path: str = SITE, timeout: 
     return done.stdout + done.stderr
 
 
-@pytest.fixture(scope="module")
-def data(python, tmp_path_factory) -> Path:
-    """The toy corpus, binarized."""
-    folder = tmp_path_factory.mktemp("work")
-    program = "import importlib.util as u; print(u.find_spec('vaswani_plugin'))"
-    assert run(python, folder, "-c", program) == "None\n", "it is installed after all"
-    write_toy_corpus(folder)
-    flags = [f"--{split}pref={split}" for split in ("train", "valid", "test")]
-    run(
-        *(python, folder, "-m", "fairseq_cli.preprocess"),
-        *("--source-lang", "src", "--target-lang", "tgt"),
-        *(*flags, "--joined-dictionary", "--destdir", "bin", "--workers", 1),
-    )
-    return folder / "bin"
-
-
-def test_training_and_translating(python, checkout, data, tmp_path):
+def test_training_and_translating(python, checkout, tmp_path):
     """The loader of batches is a process of its own."""
+    program = "import importlib.util as u; print(u.find_spec('vaswani_plugin'))"
+    assert run(python, tmp_path, "-c", program) == "None\n", "it is installed after all"
+    write_toy_corpus(tmp_path)
+    run(
+        *(python, tmp_path, "-m", "fairseq_cli.preprocess", "--trainpref", "train"),
+        *("--validpref", "valid", "--source-lang", "src", "--target-lang", "tgt"),
+        *("--joined-dictionary", "--destdir", "bin", "--workers", 1),
+    )
     relative = os.path.relpath(checkout / "vaswani_plugin", tmp_path)
     said = run(
-        *(python, tmp_path, "-m", "fairseq_cli.train", data, "--user-dir", relative),
+        *(python, tmp_path, "-m", "fairseq_cli.train", "bin", "--user-dir", relative),
         *("--arch", "vaswani_debug", "--max-tokens", 100, "--max-update", 2, "--cpu"),
         *("--num-workers", 1, "--save-dir", "saved", "--disable-validation"),
     )
     assert "vaswani_adam" in said
     said = run(
-        *(python, tmp_path, "-m", "fairseq_cli.generate", data, "--user-dir", relative, "--cpu"),
+        *(python, tmp_path, "-m", "fairseq_cli.generate", "bin", "--user-dir", relative, "--cpu"),
         *("--path", "saved/checkpoint_last.pt", "--gen-subset", "valid", "--num-workers", 1),
         *("--task", "vaswani_translation"),
     )
