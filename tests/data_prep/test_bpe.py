@@ -17,7 +17,6 @@ from subword_nmt import learn_bpe
 from subword_nmt.apply_bpe import BPE
 
 from tests.support.scripts import assert_one_line_error, run_script
-from vaswani_plugin.errors import UserError
 from vaswani_plugin.text import bpe, bpe_learning, parallel
 
 
@@ -168,14 +167,3 @@ def test_merges_of_any_counts_are_those_of_subword_nmt(counts, least):
     learn_bpe.learn_bpe(io.StringIO(text), theirs, 40, least, is_dict=True)
     expected = theirs.getvalue().split("\n")[1:-1]
     assert [" ".join(pair) for pair in bpe_learning.learn_merges(counts, 40, least)] == expected
-
-
-def test_nothing_to_learn_leaves_no_codes(tmp_path):
-    for text, message in (
-        ("\n", "the file holds no words"),
-        ("ab cd\n", "comes 2 times"),
-    ):
-        (tmp_path / "x").write_text(text)
-        with pytest.raises(UserError, match=message):
-            bpe_learning.learn([str(tmp_path / "x")], 10, 2, str(tmp_path / "codes"))
-        assert not (tmp_path / "codes").exists()

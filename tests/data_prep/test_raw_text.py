@@ -74,6 +74,8 @@ def test_damaged_markup_is_named_and_nothing_is_written(tmp_path, content, line)
     (tmp_path / "x").write_bytes(content)
     done = run_script("data-prep/sentences.py", "x", "--output", "out", cwd=tmp_path)
     assert_one_line_error(done, f"x:{line}: <seg> without </seg>")
+    done = run_script("data-prep/sentences.py", "x", "--output", "x/out", cwd=tmp_path)
+    assert_one_line_error(done, "sentences.py: error: ", "x")
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 

@@ -1,13 +1,14 @@
 """CTranslate2 computes what our model computes: its score of each token against a forward pass."""
 
 import itertools
+import json
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from model_factory import SIZES, make_model, make_task, random_batch
+from model_factory import SIZES, make_dictionary, make_model, make_task, random_batch
 from reference_weights import shake
 
 from vaswani_plugin.errors import UserError
@@ -128,6 +129,17 @@ def test_int8_weights_fit_sums_of_two_products_in_16_bits(tmp_path):
         for a, b in itertools.product((0, 255), repeat=2):
             assert np.abs(a * left + b * right + 0.5).max() <= 2**15
         assert weights.max() > 60
+
+
+def test_different_dictionaries_keep_their_sides(tmp_path):
+    source, target = make_dictionary(5, "s"), make_dictionary(7, "t")
+    task = type("Task", (), {"source_dictionary": source, "target_dictionary": target})
+    weights = make_model(task, share_embeddings="decoder").state_dict()
+    shared = config(share_embeddings="decoder")
+    write(transformer_spec(weights, shared, source.symbols, target.symbols), tmp_path / "m")
+    for side, dictionary in (("source", source), ("target", target)):
+        vocabulary = json.loads((tmp_path / "m" / f"{side}_vocabulary.json").read_text())
+        assert vocabulary == ["<blank>" if s == "<pad>" else s for s in dictionary.symbols]
 
 
 def test_mkl_is_taken_where_there_is_avx2_without_vnni_unless_the_user_says_so(monkeypatch):

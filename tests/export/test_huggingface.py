@@ -164,18 +164,13 @@ def test_generate_finds_what_our_search_finds(exported):
     assert sum(one == other for one, other in ended) >= 0.95 * len(ended)
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (("--d-k", 4), "no counterpart of --d-k 4 .*--to ctranslate2 can"),
-        (("--positions", "learned"), "no counterpart of --positions learned; --to fairseq can"),
-        (("--layer-norm-eps", "1e-3"), "no counterpart of --layer-norm-eps 0.001"),
-    ],
-)
-def test_what_marian_lacks_is_refused(tmp_path, flags, message):
-    bundle = write_bundle(tmp_path, flags=tuple(map(str, flags)))
-    with pytest.raises(ValueError, match=message):
+def test_what_marian_lacks_is_refused(tmp_path):
+    flags = ("--d-k", "4", "--positions", "learned", "--layer-norm-eps", "1e-3")
+    bundle = write_bundle(tmp_path, flags=flags)
+    with pytest.raises(ValueError, match="no counterpart of .*--to ctranslate2 can") as error:
         export_to_huggingface(bundle, tmp_path / "hf")
+    for part in ("--d-k 4", "--positions learned", "--layer-norm-eps 0.001"):
+        assert part in str(error.value)
     assert not (tmp_path / "hf").exists()
 
 
@@ -300,7 +295,6 @@ def test_a_model_that_starts_with_padding_computes_the_same(marian, tmp_path):
     ("name", "change", "message"),
     [
         ("config.json", {"activation_function": "swish"}, "activation_function is 'swish'.*'relu'"),
-        ("config.json", {"decoder_ffn_dim": 7}, "encoder_ffn_dim and decoder_ffn_dim differ"),
         ("config.json", {"encoder_layers": 9}, "should hold 9 layers of the encoder"),
         ("config.json", {"eos_token_id": [0, 1]}, r"eos_token_id is \[0, 1\]"),
         ("config.json", {"no_repeat_ngram_size": 3}, "no_repeat_ngram_size is 3"),
