@@ -1,7 +1,6 @@
 """`vaswani lm`: beside fairseq-eval-lm and hand computations; dynamic evaluation; bad input."""
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +12,11 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import eval_lm
 from fairseq_flags import PLUGIN
 
-from tests.conftest import REPO
 from tests.support.commands import vaswani
 from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.inference.text_scores import windows
 from vaswani_plugin.text.settings import TextSettings
 
-DATA = Path(os.environ.get("VASWANI_DATA", REPO.parent / "shared" / "data"))
 KINDS = {"ours": toy.OURS, "our-lstm": toy.OUR_LSTM}
 
 
@@ -174,25 +171,3 @@ def test_special_symbols_in_a_text_are_words(tmp_path, lm):
     for found, expected in zip(*reports, strict=True):
         for key in ("tokens", "bits", "perplexity", "training_perplexity", "unknown"):
             assert found[key] == pytest.approx(expected[key])
-
-
-@pytest.mark.shared_data
-def test_wikitext_2_counts_as_published(lm):
-    """Merity et al. (2016): 245,569 tokens of test, 33,278 types, with one <eos> a line."""
-    folder = DATA / "wikitext-2"
-    if not folder.is_dir():
-        pytest.skip(
-            f"NOT CHECKED: no {folder} (set VASWANI_DATA to a folder with wikitext-2 in it)"
-        )
-    report = lm(
-        *("--text", folder / "test.txt.gz", "--baselines"),
-        *("--train-data", folder / "train.txt.gz"),
-    )
-    uniform, unigram, trigram = report["results"]
-    assert uniform["tokens"] == 245_569 and uniform["unknown"] == 0
-    assert uniform["perplexity_per_word"] == pytest.approx(33_278)
-    # The lecture notes: 20 on the text that is counted, far more on any other.
-    assert trigram["training_perplexity"] == pytest.approx(20, abs=1)
-    assert trigram["validation_perplexity"] is None
-    assert unigram["perplexity"] < 1200 and trigram["perplexity"] < unigram["perplexity"] / 3
-    assert report["text"]["bytes"] + report["text"]["lines"] == 1_256_449  # of the file

@@ -68,10 +68,9 @@ def test_users_errors_are_one_line(fake, error, message):
     assert vaswani("fake").error.startswith(f"vaswani fake: error: {message}")
 
 
-@pytest.mark.parametrize("defect", [KeyError("defect"), ModuleNotFoundError("no", name="numpy")])
-def test_defects_stay_loud(fake, defect):
-    fake.append(defect)
-    with pytest.raises(type(defect)):
+def test_defects_stay_loud(fake):
+    fake.append(ModuleNotFoundError("no", name="numpy"))
+    with pytest.raises(ModuleNotFoundError):
         cli.main(["fake"])
 
 
@@ -140,8 +139,6 @@ def test_help_imports_nothing_but_the_plugin(module, tmp_path):
     ("line", "expected"),
     [
         ("bleu --hypothesis text --reference text --language de", set()),
-        ("evalb trees trees", set()),
-        ("complexity", set()),
         ("cost --hours 3 --device H100", set()),
         ("average --inputs model/model.pt --output mean.pt", {"torch"}),
         ("archs vaswani_tiny", {"torch"}),
@@ -150,5 +147,4 @@ def test_help_imports_nothing_but_the_plugin(module, tmp_path):
 def test_a_command_imports_torch_and_fairseq_only_if_it_needs_them(line, expected, tmp_path):
     write_toy_bundle(tmp_path)
     (tmp_path / "text").write_text("a cat sat .\nthe dog runs .\n", encoding="utf-8")
-    (tmp_path / "trees").write_text("(S (NP (D the) (N cat)) (VP (V sat)))\n", encoding="utf-8")
     assert imported(tmp_path, *line.split()) & HEAVY == expected

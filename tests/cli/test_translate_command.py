@@ -196,9 +196,8 @@ def test_split_translates_the_pieces(translate, translator):
     assert whole["alignment"] == expected
 
 
-@pytest.fixture
-def chosen(monkeypatch) -> list:
-    """The device and type that an engine is asked for; none is made."""
+def test_the_device_and_the_type(bundle, monkeypatch, capsys):
+    """A GPU where there is one; bfloat16 on a CPU that multiplies it, by PyTorch alone."""
     asked = []
 
     def engine(_, device, dtype, threads):
@@ -206,20 +205,20 @@ def chosen(monkeypatch) -> list:
         raise ValueError("chosen")
 
     monkeypatch.setattr(search_engine, "TorchEngine", engine)
-    return asked
-
-
-def test_bfloat16_on_a_cpu(bundle, chosen, monkeypatch, capsys):
-    """Where the processor multiplies it, by PyTorch alone."""
-    command = ["translate", "--model", str(bundle.folder), "--bf16", "--cpu"]
-    for known in ({"avx2", "avx512f"}, {"avx512f", "avx512_bf16"}, {"amx_bf16"}):
-        monkeypatch.setattr(processor, "instructions", lambda known=known: frozenset(known))
-        assert main(command) == 1
+    command = ["translate", "--model", str(bundle.folder)]
+    for known in ("avx2", "avx512_bf16", "amx_bf16"):
+        monkeypatch.setattr(processor, "instructions", lambda known=known: frozenset([known]))
+        assert main([*command, "--bf16", "--cpu"]) == 1
         refused = "--bf16 needs a GPU, or PyTorch on a CPU with" in capsys.readouterr().err
-        assert refused == ("avx2" in known)
-    assert chosen == [("cpu", "bfloat16")] * 2
-    assert main([*command, "--engine", "ctranslate2"]) == 1
+        assert refused == (known == "avx2")
+    assert asked == [("cpu", "bfloat16")] * 2
+    assert main([*command, "--bf16", "--cpu", "--engine", "ctranslate2"]) == 1
     assert "--bf16 needs a GPU, or PyTorch" in capsys.readouterr().err
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for flag in ([], ["--fp16"], ["--bf16"], ["--cpu"]):
+        assert main([*command, *flag]) == 1
+    expected = [("cuda", None), ("cuda", "float16"), ("cuda", "bfloat16"), ("cpu", None)]
+    assert asked[2:] == expected
 
 
 def test_what_linux_says_of_the_processor_and_where_nothing_is_known(monkeypatch, tmp_path):
@@ -231,14 +230,6 @@ def test_what_linux_says_of_the_processor_and_where_nothing_is_known(monkeypatch
         monkeypatch.setattr(processor, "CPUINFO", tmp_path / name)
         assert processor.description() == description
         assert processor.has_bfloat16() == processor.has_vnni() == (name == "linux")
-
-
-def test_a_gpu_is_taken_where_there_is_one(bundle, chosen, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    for flag in ([], ["--fp16"], ["--bf16"], ["--cpu"]):
-        assert main(["translate", "--model", str(bundle.folder), *flag]) == 1
-    expected = [("cuda", None), ("cuda", "float16"), ("cuda", "bfloat16"), ("cpu", None)]
-    assert chosen == expected
 
 
 def test_memory_that_does_not_suffice_is_one_line(translator, monkeypatch):
