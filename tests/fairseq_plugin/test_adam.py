@@ -65,15 +65,6 @@ def test_trajectory_is_the_algorithms(changes):
     assert (np.abs(expected[-1] - paper).max() > 1e-7) == bool(changes)
 
 
-def feed(optimizer, parameter, gradient, clip_norm=0.0) -> torch.Tensor:
-    """One update the way fairseq's trainer does it; returns the norm of the gradient."""
-    optimizer.zero_grad()
-    optimizer.backward((parameter * gradient.to(parameter.dtype)).sum())
-    norm = optimizer.clip_grad_norm(clip_norm)
-    optimizer.step()
-    return norm
-
-
 def build(kind, config, parameter, **changes):
     """The optimizer, wrapped by one of fairseq's or by none."""
     cfg = copy.deepcopy(config)
@@ -127,7 +118,10 @@ def test_clip_norm_scales_the_gradient(bf16_config, kind, clip_norm):
     parameter = torch.nn.Parameter(start((6, 3)).to(torch.bfloat16 if kind else torch.float32))
     gradient = gradients((6, 3))[0].bfloat16()
     optimizer = build(kind, bf16_config, parameter)
-    norm = feed(optimizer, parameter, gradient, clip_norm)
+    optimizer.zero_grad()  # an update as fairseq's trainer makes it
+    optimizer.backward((parameter * gradient.to(parameter.dtype)).sum())
+    norm = optimizer.clip_grad_norm(clip_norm)
+    optimizer.step()
     expected_norm = gradient.double().norm().item()
     assert norm.item() == pytest.approx(expected_norm, rel=5e-3) and expected_norm > 1
     assert optimizer.supports_flat_params  # --fp16 flattens, --bf16 doesn't

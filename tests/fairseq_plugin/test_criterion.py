@@ -5,17 +5,12 @@ import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.logging import metrics
 from foreign_models import make_lstm
-from model_factory import make_model, make_stock_twin, make_task, random_batch
+from model_factory import make_model, make_stock_twin, random_batch
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
 
 LENGTHS = [(9, 7), (4, 11), (12, 2)]
-
-
-@pytest.fixture(scope="module")
-def task():
-    return make_task()
 
 
 @pytest.fixture(scope="module")

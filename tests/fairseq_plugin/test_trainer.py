@@ -3,6 +3,7 @@
 Also what its log says of the paper's values.
 """
 
+import sys
 import types
 
 import pytest
@@ -14,6 +15,14 @@ from vaswani_plugin.fairseq_plugin.training import trainer
 from vaswani_plugin.fairseq_plugin.training.trainer import VaswaniTrainer, refuse_what_cannot_train
 
 vaswani_plugin.register()
+
+
+@pytest.mark.parametrize("name", ["fairseq_cli.train", "__main__"])
+def test_a_command_that_was_imported_before_uses_it(monkeypatch, name):
+    command = types.SimpleNamespace(Trainer=VaswaniTrainer.__base__)
+    monkeypatch.setitem(sys.modules, name, command)
+    trainer.install()
+    assert command.Trainer is VaswaniTrainer
 
 
 def test_a_rate_without_effect_is_named(caplog):

@@ -13,7 +13,6 @@ from model_factory import (
     make_dictionary,
     make_model,
     make_stock_twin,
-    make_task,
     random_batch,
 )
 from omegaconf import OmegaConf
@@ -22,11 +21,6 @@ from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
 
 LENGTHS = [(9, 7), (4, 11), (12, 2)]
 NEAR = {"atol": 1e-5, "rtol": 1e-4}
-
-
-@pytest.fixture(scope="module")
-def task():
-    return make_task()
 
 
 @pytest.fixture(scope="module")

@@ -22,11 +22,6 @@ from vaswani_plugin.fairseq_plugin.models.language_models import (
 EXACT = {"atol": 1e-10, "rtol": 0}
 
 
-@pytest.fixture(scope="module")
-def task():
-    return make_task()
-
-
 @pytest.mark.parametrize("make", [make_language_model, make_one_layer_model])
 def test_too_long_a_text_is_refused_with_the_remedy(task, make):
     model = make(task, tokens_per_sample=10)

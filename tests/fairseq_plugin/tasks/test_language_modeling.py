@@ -63,13 +63,6 @@ def evaluate(data: Path, checkpoint: Path, *flags: str) -> float:
     return float(eval_lm.main(convert_namespace_to_omegaconf(args))["loss"])
 
 
-def load(checkpoint: Path, data: Path):
-    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-        [str(checkpoint)], arg_overrides={"data": str(data)}
-    )
-    return model.eval(), task
-
-
 @torch.no_grad()
 def bits_by_hand(model, stream: list[int], end: int, block: int, context: int) -> float:
     """Blocks of the stream, one after the other, each behind the inputs just before it."""
@@ -95,7 +88,10 @@ def bits_by_hand(model, stream: list[int], end: int, block: int, context: int) -
 def test_evaluation_scores_each_token_once_with_its_context(
     data, checkpoint, flags, block, context
 ):
-    model, task = load(checkpoint, data)
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(checkpoint)], arg_overrides={"data": str(data)}
+    )
+    model.eval()
     lines = (data.parent / "test").read_text(encoding="utf-8").splitlines()
     stream = stream_of(task.dictionary, lines)
     expected = bits_by_hand(model, stream, task.dictionary.eos(), block, context)
