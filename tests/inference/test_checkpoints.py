@@ -212,9 +212,10 @@ def test_damaged_safetensors_are_named(toy, tmp_path):
     config.write_text(json.dumps(known), encoding="utf-8")
     with pytest.raises(ValueError, match=re.escape(f"{path}: no weights of a model")):
         load_checkpoint(path)
-    config.write_text(json.dumps(known | {"version": 2}), encoding="utf-8")
-    with pytest.raises(ValueError, match=r"config\.json: its version is 2"):
-        load_checkpoint(path)
+    for change, part in (({"model": []}, "no 'model' in it"), ({"version": 2}, "its version is 2")):
+        config.write_text(json.dumps(known | change), encoding="utf-8")
+        with pytest.raises(ValueError, match=f"config.json: {part}"):
+            load_checkpoint(path)
     config.unlink()
     with pytest.raises(ValueError, match="config.json does not exist: the weights need it"):
         load_checkpoint(path)
