@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from toy_bundle import write_toy_bundle
 
-from tests.support.commands import vaswani
+from tests.support.commands import Ended, vaswani
 from vaswani_plugin.figures import attention_report as figures
 from vaswani_plugin.inference.attention import HeadWeights
 from vaswani_plugin.inference.translator import Translator
@@ -26,22 +26,15 @@ def folder(tmp_path_factory):
     return write_toy_bundle(tmp_path_factory.mktemp("bundle"))
 
 
-@pytest.fixture
-def attend(folder):
-    """Runs the command with the bundle; returns the exit code, the output and the errors."""
-
-    def run(*args: object) -> tuple[int, str, str]:
-        done = vaswani("attention", "--model", folder, *args)
-        return done.code, done.out, done.err
-
-    return run
+def attend(folder: Path, *flags: object) -> Ended:
+    return vaswani("attention", "--model", folder, *flags)
 
 
 def as_attention(found: dict) -> HeadWeights:
     return HeadWeights(found["queries"], found["keys"], np.array(found["weights"]))
 
 
-def test_it_prints_what_python_gives(attend, folder):
+def test_it_prints_what_python_gives(folder):
     """With a target, by words, and without one, where the model translates."""
     translator = Translator.from_pretrained(folder)
     by_words = translator.attention(SOURCE, TARGET).merged("subword-nmt")
@@ -50,9 +43,7 @@ def test_it_prints_what_python_gives(attend, folder):
         (("--target", TARGET, "--words"), by_words),
         ((), translator.attention(SOURCE, translator.translate(SOURCE).text)),
     ):
-        code, out, err = attend("--source", SOURCE, *flags, "--format", "json")
-        assert code == 0, err
-        printed = json.loads(out)
+        printed = json.loads(attend(folder, "--source", SOURCE, *flags, "--format", "json").out)
         found = {kind: as_attention(one) for kind, one in printed["attention"].items()}
         assert printed["target"] == expected.target
         assert list(found) == list(expected.kinds) == KINDS
@@ -61,9 +52,9 @@ def test_it_prints_what_python_gives(attend, folder):
             np.testing.assert_allclose(found[kind].weights, attention.weights, atol=1e-6)
 
 
-def test_unknown_tokens_are_counted(attend):
-    _, _, err = attend("--source", "\u0e01", "--target", "a", "--format", "json")
-    assert err == "vaswani attention: --source: 1 tokens are unknown to the model\n"
+def test_unknown_tokens_are_counted(folder):
+    done = attend(folder, "--source", "\u0e01", "--target", "a", "--format", "json")
+    assert done.err == "vaswani attention: --source: 1 tokens are unknown to the model\n"
 
 
 @pytest.mark.parametrize(
@@ -101,13 +92,12 @@ def line_opacities(svg: Path) -> list[float]:
 
 
 @pytest.mark.parametrize("word", [None, "CAT"])
-def test_a_lines_opacity_is_its_weight(attend, tmp_path, word):
+def test_a_lines_opacity_is_its_weight(folder, tmp_path, word):
     output = tmp_path / "lines.svg"
     args = ["--source", SOURCE, "--target", TARGET, "--words", "--layer", 1, "--heads", 2, 4]
     only = ["--lines"] if word is None else ["--word", word]
-    code, out, err = attend(*args, *only, "--output", output, "--format", "json")
-    assert code == 0, err
-    cross = as_attention(json.loads(out)["attention"]["cross"])
+    done = attend(folder, *args, *only, "--output", output, "--format", "json")
+    cross = as_attention(json.loads(done.out)["attention"]["cross"])
     rows = [i for i, query in enumerate(cross.queries) if word in (None, query, query.upper())]
     weights = cross.weights[0][[1, 3]][:, rows].ravel()
     expected = np.sort(weights[weights >= figures.FAINTEST])
@@ -162,20 +152,18 @@ def brute_force(attentions: list[HeadWeights], layer: int, head: int) -> dict[st
     return {name: value / queries for name, value in sums.items()}
 
 
-def test_statistics_over_a_corpus(attend, tmp_path):
+def test_statistics_over_a_corpus(folder, tmp_path):
     pairs = [("A quiet bird.", SOURCE), ("", ""), (SOURCE, TARGET)]
     files = [tmp_path / "text.en", tmp_path / "text.de"]
     for path, lines in zip(files, zip(*pairs, strict=True), strict=True):
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    code, out, err = attend("--corpus", *files, "--words", "--format", "json")
-    assert code == 0, err
-    found = json.loads(out)
+    found = json.loads(attend(folder, "--corpus", *files, "--words", "--format", "json").out)
     assert found["sentences"] == 2
     printed = []
     for source, target in pairs:
         if source:
             single = ("--source", source, "--target", target, "--words", "--format", "json")
-            printed.append(json.loads(attend(*single)[1])["attention"])
+            printed.append(json.loads(attend(folder, *single).out)["attention"])
     for kind in KINDS:
         attentions = [as_attention(weights[kind]) for weights in printed]
         assert found["attention"][kind]["queries"] == sum(len(a.queries) for a in attentions)

@@ -101,24 +101,21 @@ def test_tables(files: dict, tmp_path: Path) -> None:
     assert "rarest word seen" in shown and "average rank" in shown
 
 
-def generated(pairs: list[tuple[str, str, str]]) -> str:
-    """fairseq-generate's lines of (H, D, T), in another order than the corpus."""
-    rows = [
-        f"T-{i}\t{t}\nH-{i}\t-1.5\t{h}\nD-{i}\t-1.5\t{d}\n" for i, (h, d, t) in enumerate(pairs)
-    ]
-    return "".join(reversed(rows))
+def generated(h: list[str], d: list[str], t: list[str]) -> str:
+    """fairseq-generate's lines H, D and T, in another order than the corpus."""
+    rows = (f"T-{i}\t{t[i]}\nH-{i}\t-1.5\t{h[i]}\nD-{i}\t-1.5\t{d[i]}\n" for i in range(len(h)))
+    return "".join(reversed([*rows]))
 
 
 def test_generate_output_equals_the_plain_files(files: dict, tmp_path: Path) -> None:
     expected = bleu(files, "--tokenized", "--format", "json").out
     split = [h.replace("schläft", "schl@@ äft") for h in HYPOTHESES]
     output = tmp_path / "gen"
-    rows = list(zip(split, split, REFERENCES, strict=True))
-    output.write_text(generated(rows), encoding="utf-8")
+    output.write_text(generated(split, split, REFERENCES), encoding="utf-8")
     flags = ["--generate-output", output, "--tokenized", "--format", "json"]
     assert vaswani("bleu", *flags).out == expected
     # With --reference the T lines don't count.
-    output.write_text(generated([(h, h, "x") for h in HYPOTHESES]), encoding="utf-8")
+    output.write_text(generated(HYPOTHESES, HYPOTHESES, ["x"] * 3), encoding="utf-8")
     flags += ["--reference", files["reference"]]
     assert vaswani("bleu", *flags).out == expected
 
@@ -135,7 +132,7 @@ def test_tokenized_output_is_recognized(files: dict, tmp_path: Path) -> None:
     """Its punctuation shows it; it is scored over its words."""
     output = tmp_path / "gen"
     golds = [TOKENS[0], TOKENS[1].replace("buys", "sells"), TOKENS[2]]
-    output.write_text(generated(list(zip(TOKENS, TOKENS, golds, strict=True))))
+    output.write_text(generated(TOKENS, TOKENS, golds))
     result, said = scored(output)
     assert result["tokenized"] == tokenized_score(TOKENS, [golds]) > 50
     assert f"{output} looks tokenized" in said and "over its words" in said
@@ -144,7 +141,7 @@ def test_tokenized_output_is_recognized(files: dict, tmp_path: Path) -> None:
     result, said = scored(output, "--reference", files["reference"])
     assert f"{output} looks tokenized" in said and "the other side does not" in said
     assert result["tokenized"] is None
-    output.write_text(generated([("No match .", "It is so good.", "It is so good.")]))
+    output.write_text(generated(["No match ."], ["It is so good."], ["It is so good."]))
     assert scored(output)[0]["sacrebleu"] == 100.0
     done = vaswani("bleu", "--generate-output", output, "--tokenized")
     assert "are detokenized, its H lines are not" in done.error
@@ -154,7 +151,7 @@ def test_damaged_references_are_named(files: dict, tmp_path: Path) -> None:
     """fairseq-generate writes <<unk>> for words of the reference that its dictionary lacks."""
     output, damaged = tmp_path / "gen", REFERENCES[1].replace("blaues", "<<unk>>")
     golds = [REFERENCES[0], damaged, REFERENCES[2]]
-    output.write_text(generated(list(zip(HYPOTHESES, HYPOTHESES, golds, strict=True))))
+    output.write_text(generated(HYPOTHESES, HYPOTHESES, golds))
     _, said = scored(output)
     assert f"1 of 3 lines of the T lines of {output} hold <<unk>>" in said
     assert "--reference FILE" in said

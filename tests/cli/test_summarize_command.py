@@ -8,7 +8,7 @@ import torch
 from fairseq.data import Dictionary
 from toy_language_model import OURS, POSITIONS, WORDS, build, write_lines
 
-from tests.support.commands import vaswani
+from tests.support.commands import Ended, vaswani
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.summarization import Summarizer
 from vaswani_plugin.text.settings import TextSettings
@@ -44,26 +44,14 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.fixture
-def summarize(folder):
-    """Runs the command on lines; returns the exit code, the output's lines and the errors."""
-
-    def run(lines: list[str], *flags: object) -> tuple[int, list[str], str]:
-        text = "".join(f"{line}\n" for line in lines).encode()
-        done = vaswani("summarize", "--model", folder, "--cpu", *flags, stdin=text)
-        return done.code, done.out.split("\n")[:-1], done.err
-
-    return run
+def summarize(folder: Path, lines: list[str], *flags: object) -> Ended:
+    text = "".join(f"{line}\n" for line in lines).encode()
+    return vaswani("summarize", "--model", folder, "--cpu", *flags, stdin=text)
 
 
-@pytest.fixture
-def objects(summarize):
-    """The command's JSON objects."""
-
-    def run(*flags: object) -> list[dict]:
-        return [json.loads(line) for line in summarize(ARTICLES, *flags, "--format", "json")[1]]
-
-    return run
+def objects(folder: Path, *flags: object) -> list[dict]:
+    done = summarize(folder, ARTICLES, *flags, "--format", "json")
+    return [json.loads(line) for line in done.out.split("\n")[:-1]]
 
 
 @torch.no_grad()
@@ -91,8 +79,8 @@ def by_hand(folder: Path, article: str) -> tuple[list[str], list[float]]:
     return [dictionary[token] for token in tokens], scores
 
 
-def test_greedy_is_what_the_model_says(folder, objects):
-    found = objects("--beam", 1)
+def test_greedy_is_what_the_model_says(folder):
+    found = objects(folder, "--beam", 1)
     assert len({tuple(entry["tokens"]) for entry in found}) > 3, "all alike: no test"
     assert any(len(set(entry["tokens"])) > 3 for entry in found), "one word repeated: no test"
     for number, (article, entry) in enumerate(zip(ARTICLES, found, strict=True), start=1):
@@ -104,30 +92,32 @@ def test_greedy_is_what_the_model_says(folder, objects):
         assert entry["log_probabilities"] == pytest.approx(scores, abs=1e-4)
 
 
-def test_every_line_gives_a_line_and_long_articles_are_cut(summarize):
-    code, lines, err = summarize(ARTICLES)
-    assert code == 0 and len(lines) == len(ARTICLES)
+def test_every_line_gives_a_line_and_long_articles_are_cut(folder):
+    done = summarize(folder, ARTICLES)
+    lines = done.out.split("\n")[:-1]
+    assert done.code == 0 and len(lines) == len(ARTICLES)
     assert lines[1] == lines[2] == "" and lines[3] == lines[5] != ""
-    assert "1 of 8 articles are longer than the model reads" in err
-    assert "the first 12 units were read" in err
-    assert summarize(["ba"])[2] == ""
+    assert "1 of 8 articles are longer than the model reads" in done.err
+    assert "the first 12 units were read" in done.err
+    assert summarize(folder, ["ba"]).err == ""
 
 
-def test_options_of_the_search(summarize, objects):
-    found = objects()
-    assert found != objects("--beam", 1) and found == objects("--beam", 3, "--lenpen", 0.6)
+def test_options_of_the_search(folder):
+    found = objects(folder)
+    assert found != objects(folder, "--beam", 1)
+    assert found == objects(folder, "--beam", 3, "--lenpen", 0.6)
     for entry in found:
         if entry["tokens"]:
             length = len(entry["tokens"]) + 1  # the end, or the cut
             expected = sum(entry["log_probabilities"]) / ((5 + length) / 6) ** 0.6
             assert entry["score"] == pytest.approx(expected, abs=1e-5)
-    assert max(len(entry["tokens"]) for entry in objects("--max-length", 2)) <= 2
-    for line in summarize(ARTICLES, "--no-repeat-ngram-size", 1)[1]:
+    assert max(len(entry["tokens"]) for entry in objects(folder, "--max-length", 2)) <= 2
+    for line in summarize(folder, ARTICLES, "--no-repeat-ngram-size", 1).out.splitlines():
         assert len(set(line.split())) == len(line.split())
     room = POSITIONS - ARTICLE - 2
-    assert summarize(["ba"], "--max-length", room)[0] == 0
-    code, _, err = summarize(["ba"], "--max-length", room + 1)
-    assert code == 1 and f"positions leave {room}" in err
+    assert summarize(folder, ["ba"], "--max-length", room).code == 0
+    error = summarize(folder, ["ba"], "--max-length", room + 1).error
+    assert f"positions leave {room}" in error
 
 
 def test_one_many_and_a_stream(folder):
@@ -135,10 +125,10 @@ def test_one_many_and_a_stream(folder):
     found = summarizer.summarize(ARTICLES)
     alone = [summarizer.summarize(article) for article in ARTICLES]
     streamed = summarizer.stream(iter(ARTICLES), buffer=3, batch_tokens=20)
-    for one, other, another in zip(found, alone, streamed, strict=True):
-        assert one.tokens == other.tokens == another.tokens and one.text == other.text
-        assert one.score == pytest.approx(other.score, abs=1e-4)
-        assert one.score == pytest.approx(another.score, abs=1e-4)
+    for one, *others in zip(found, alone, streamed, strict=True):
+        for other in others:
+            assert (one.tokens, one.text) == (other.tokens, other.text)
+            assert one.score == pytest.approx(other.score, abs=1e-4)
     assert summarizer.summarize("ba\nbe\n").tokens == summarizer.summarize("ba be").tokens
     for ask in (summarizer.model.complete, summarizer.model.score, summarizer.model.perplexity):
         with pytest.raises(UserError, match="learned only what follows <sep>"):
