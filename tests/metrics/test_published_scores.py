@@ -7,14 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
-from sacrebleu.metrics import BLEU
 
 from tests.conftest import REPO
 from vaswani_plugin.metrics.bleu import (
-    corpus_score,
     make_scoring_tokenizer,
     replace_unicode_punctuation,
-    sacrebleu_metric,
     split_compounds,
     tokenized_score,
 )
@@ -41,18 +38,6 @@ def multi_bleu(hypotheses: list[str], *references: list[str], lowercase: bool = 
     return f"BLEU = {tokenized_score(hypotheses, references, lowercase):.2f}"
 
 
-def sacrebleu_case(case: dict) -> float:
-    """BLEU of a case of sacreBLEU or mteval, by our functions."""
-    tool = case["tool"]
-    hypotheses, references = (lines(x.removesuffix(".gz")) for x in (case["hyp"], case["ref"][0]))
-    if tool == "sacrebleu tokenize=none":
-        return tokenized_score(hypotheses, [references])
-    metric = sacrebleu_metric(lowercase="lowercase" in tool)
-    if tool == "sacrebleu intl":
-        metric = BLEU(tokenize="intl")
-    return corpus_score(metric, hypotheses, [references]).score
-
-
 def published_line(case: dict) -> str:
     """multi-bleu's score of a case of the published recipes, from the raw text on."""
     tool, system = case["tool"], case["case"]
@@ -72,19 +57,12 @@ def published_line(case: dict) -> str:
     [SYSTEMS[0], *(pytest.param(system, marks=pytest.mark.slow) for system in SYSTEMS[1:])],
 )
 def test_every_recorded_case(system: str) -> None:
-    checked = 0
-    for case in json.loads((DATA / "expected.json").read_text(encoding="utf-8")):
-        if case["case"] != system:
-            continue
-        name = case["case"], case["tool"]
-        if "bleu" in case:
-            # mteval's values are rounded to two decimals.
-            tolerance = 0.005 if case["tool"].startswith("mteval") else 1e-9
-            assert sacrebleu_case(case) == pytest.approx(case["bleu"], abs=tolerance), name
-        else:
-            assert re.match(r"BLEU = [\d.]+", case["line"])[0] == published_line(case), name
-        checked += 1
-    assert checked == 10
+    recorded = json.loads((DATA / "expected.json").read_text(encoding="utf-8"))
+    cases = [case for case in recorded if case["case"] == system and "bleu" not in case]
+    assert len(cases) == 5
+    for case in cases:
+        score = re.match(r"BLEU = [\d.]+", case["line"])[0]
+        assert published_line(case) == score, case["tool"]
 
 
 def test_tokens_are_the_perl_scripts_line_by_line() -> None:

@@ -209,16 +209,9 @@ def check_there_and_back(tree: Tree) -> None:
         assert restore(symbols, words, [leaf.tag for leaf in leaves(tree)]) == tree
 
 
-def test_the_sequences_of_a_tree():
-    tree = parse_tree("(TOP (S (NP (DT the) (NN dog)) (VP (VBZ barks))))")
-    words, symbols = linearize(tree)
-    assert words == ["the", "dog", "barks"]
-    assert " ".join(symbols) == "(TOP (S (NP XX XX ) (VP XX ) ) )"
-    tagged = linearize(tree, keep_tags=True, label_closings=True)[1]
-    assert " ".join(tagged) == "(TOP (S (NP DT NN )NP (VP VBZ )VP )S )TOP"
-
-
 def test_random_trees_come_back():
+    tagged = linearize(parse_tree("(TOP (NP (DT the) (NN dog)))"), True, True)[1]
+    assert tagged == "(TOP (NP DT NN )NP )TOP".split()
     rng = random.Random(4)
     for _ in range(2000):
         check_there_and_back(random_tree(rng))
@@ -226,10 +219,6 @@ def test_random_trees_come_back():
 
 def test_white_space_in_words():
     assert escape_space("Xpd TTD") == "Xpd\u242320;TTD"
-    for text in ("a b", "\u2423", "\u242320;", "\u2028\u00a0\x1c", "a\u24237", ""):
-        escaped = escape_space(text)
-        assert len(f"x{escaped}x".split()) == 1 and not re.search(r"\s", escaped)
-        assert unescape_space(escaped) == text
     assert unescape_space("a\u242320;b\u2423a0;c\u24232423;") == "a b\u00a0c\u2423"
     for number in ("110000", "d800", "41", "ffffffffff"):  # only what was escaped
         assert unescape_space(f"a\u2423{number};b") == f"a\u2423{number};b"
