@@ -1,8 +1,10 @@
 """Word pieces: every text comes back, whatever its characters; equal input gives equal models."""
 
 import gzip
+import math
 import random
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,11 @@ from tests.support.scripts import assert_one_line_error
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text import wordpiece, wordpiece_learning
 from vaswani_plugin.text.characters import remove_invisible
+from vaswani_plugin.text.wordpiece_learning import (
+    LONGEST_PIECE,
+    merge_pair,
+    merges_by_likelihood,
+)
 
 SCRIPT = "data-prep/wordpiece.py"
 SPECIAL = ["<s>", "</s>", "<unk>", "<pad>", "<0x41>", "<0x0A>"]
@@ -67,11 +74,6 @@ def decode(folder):
 
 
 @pytest.fixture(scope="module")
-def model(folder) -> SentencePieceProcessor:
-    return wordpiece.load(folder / "m.model")
-
-
-@pytest.fixture(scope="module")
 def dictionary(folder) -> Dictionary:
     """fairseq's dictionary as the script writes it."""
     arguments = ("--model", folder / "m.model", "--output", folder / "dict.txt")
@@ -83,16 +85,6 @@ def dictionary(folder) -> Dictionary:
 def expected_of(text: str) -> str:
     """What must come back: everything but invisible characters, blanks as one blank."""
     return re.sub(f"[{BLANKS}]+", " ", remove_invisible(text)).strip(" ")
-
-
-def check_line(text: str, encode, decode, model, dictionary) -> None:
-    line = encode(text)
-    pieces = line.split(" ") if line else []
-    assert tokenize_line(line) == pieces, "fairseq sees other pieces"
-    ids = dictionary.encode_line(line, add_if_not_exist=False, append_eos=False).tolist()
-    assert all(index >= dictionary.nspecial for index in ids), "a special symbol or <unk>"
-    assert "\n" not in line and "\r" not in line
-    assert decode(line) == expected_of(text)
 
 
 @settings(max_examples=500, deadline=None)
@@ -107,8 +99,14 @@ def check_line(text: str, encode, decode, model, dictionary) -> None:
 @example("\u00ab\u00a0Oui\u202f!\u00a0\u00bb \u0645\u06cc\u200c\u062e \u0915\u094d\u200d\u0937")
 @example("\U0001f468\u200d\U0001f469\u200d\U0001f467")
 @example("\U0001f600\U0010ffff\ue000 \u0301e\u0301 \xa8 \ufdfa")
-def test_any_text_comes_back(encode, decode, model, dictionary, text):
-    check_line(text, encode, decode, model, dictionary)
+def test_any_text_comes_back(encode, decode, dictionary, text):
+    line = encode(text)
+    pieces = line.split(" ") if line else []
+    assert tokenize_line(line) == pieces, "fairseq sees other pieces"
+    ids = dictionary.encode_line(line, add_if_not_exist=False, append_eos=False).tolist()
+    assert all(index >= dictionary.nspecial for index in ids), "a special symbol or <unk>"
+    assert "\n" not in line and "\r" not in line
+    assert decode(line) == expected_of(text)
 
 
 def test_a_model_learned_earlier_keeps_its_rule(folder, tmp_path):
@@ -125,17 +123,6 @@ def test_a_model_learned_earlier_keeps_its_rule(folder, tmp_path):
         spaces = " ".join(text.split())
         assert encode(text) == " ".join(library.encode(spaces, out_type=str))
         assert decode(encode(text)) == library.normalize(spaces).replace("\u2581", " ").strip()
-
-
-def test_pieces_and_the_rows_of_fairseqs_dictionary(model, dictionary):
-    pieces = [model.id_to_piece(i) for i in range(model.get_piece_size())]
-    assert len(set(pieces)) == len(pieces) == 600
-    assert pieces[:4] == ["<unk>", "<s>", "</s>", "<pad>"]
-    assert all(model.is_control(i) for i in (1, 2, 3))
-    assert pieces[4:260] == [f"<0x{byte:02X}>" for byte in range(256)]
-    assert all(model.is_byte(i) for i in range(4, 260))
-    assert not any(re.search(r"\s", piece) for piece in pieces)
-    assert dictionary.symbols[dictionary.nspecial :] == pieces[4:]
 
 
 def test_two_processes_learn_the_same_bytes(folder, tmp_path):
@@ -217,3 +204,56 @@ def test_a_long_line_is_learned_from(tmp_path):
     )
     pieces = wordpiece.make_encoder(tmp_path / "m")("xyz xyz").split()
     assert len(pieces) < 8 and not any(piece.startswith("<0x") for piece in pieces)
+
+
+# Word pieces as published, by their definition: the likelihood computed anew for every pair.
+
+WORDS = st.dictionaries(
+    st.text("abc", min_size=1, max_size=6).map(tuple), st.integers(1, 9), min_size=1, max_size=8
+)
+
+
+def log_likelihood(words: list[tuple[list[str], int]]) -> float:
+    """Of all pieces under their own relative frequencies."""
+    counts = Counter()
+    for pieces, frequency in words:
+        for piece in pieces:
+            counts[piece] += frequency
+    total = sum(counts.values())
+    return sum(count * math.log(count / total) for count in counts.values())
+
+
+def merged(words: list[tuple[list[str], int]], pair: tuple[str, str]) -> list:
+    return [(merge_pair(pieces, pair), frequency) for pieces, frequency in words]
+
+
+def pairs_of(words: list[tuple[list[str], int]]) -> set[tuple[str, str]]:
+    return {pair for pieces, _ in words for pair in zip(pieces, pieces[1:], strict=False)}
+
+
+@given(WORDS)
+def test_each_merge_raises_the_likelihood_most(words):
+    state, made = [(list(word), count) for word, count in words.items()], set()
+    for pair in merges_by_likelihood(words, 5):
+        before = log_likelihood(state)
+        gains = {
+            other: log_likelihood(merged(state, other)) - before
+            for other in pairs_of(state)
+            if "".join(other) not in made
+        }
+        assert gains[pair] == pytest.approx(max(gains.values()), abs=1e-9)
+        assert gains[pair] > 0
+        state = merged(state, pair)
+        made.add("".join(pair))
+    left = {p for p in pairs_of(state) if "".join(p) not in made}
+    if len(made) < 5:  # it stopped, because nothing is gained any more
+        before = log_likelihood(state)
+        assert all(log_likelihood(merged(state, p)) - before <= 1e-9 for p in left)
+
+
+def test_pieces_end_where_they_must():
+    words = {tuple("x" * 40): 3, ("a", "", "b"): 9}
+    pieces = {"".join(pair) for pair in merges_by_likelihood(words, 50)}
+    assert pieces and max(map(len, pieces)) <= LONGEST_PIECE
+    assert not any("a" in piece or "b" in piece for piece in pieces)
+    assert "xx" not in {"".join(pair) for pair in merges_by_likelihood(words, 50, taken={"xx"})}
