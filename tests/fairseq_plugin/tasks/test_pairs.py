@@ -1,5 +1,6 @@
 """Pairs of sentences are read and padded as fairseq does it; a batch holds the tokens wanted."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,20 +26,8 @@ from vaswani_plugin.fairseq_plugin.tasks._pairs import (
 )
 
 PAD, EOS = 1, 2
+assert_equal = partial(torch.testing.assert_close, rtol=0, atol=0)
 SENTENCE = st.lists(st.integers(PAD, 30), min_size=1, max_size=9).map(torch.tensor)
-
-
-def assert_same(found, expected):
-    """Nested dictionaries of tensors and numbers."""
-    assert type(found) is type(expected)
-    if isinstance(expected, dict):
-        assert found.keys() == expected.keys()
-        for key in expected:
-            assert_same(found[key], expected[key])
-    elif isinstance(expected, torch.Tensor):
-        assert found.dtype == expected.dtype and found.equal(expected)
-    else:
-        assert found == expected
 
 
 def pairs(sources, targets):
@@ -71,7 +60,7 @@ def test_batches_of_pairs_are_fairseqs(found, left, left_target, feeding, transl
     batch = SentencePairs(fairseqs).collater(samples, to)
     known_lengths = batch.pop("known_lengths")
     assert known_lengths.tolist() == batch["net_input"]["src_lengths"].tolist()
-    assert_same(batch, language_pair_dataset.collate(samples, PAD, EOS, pad_to_length=to, **flags))
+    assert_equal(batch, language_pair_dataset.collate(samples, PAD, EOS, pad_to_length=to, **flags))
 
 
 @pytest.fixture(scope="module", params=[np.uint16, np.int32])
@@ -110,7 +99,7 @@ def test_sentences_are_those_read_one_by_one(files):
     found = dataset.__getitems__(numbers)
     assert [sample["id"] for sample in found] == numbers.tolist()
     for sample in found:
-        assert_same(sample, make_fairseqs(*files)[sample["id"]])
+        assert_equal(sample, make_fairseqs(*files)[sample["id"]])
     source, target = files
     blocks = TokenBlockDataset(source, source.sizes, None, PAD, EOS, break_mode="eos")
     for other in (make_pairs(source, None), make_pairs(blocks, target)):

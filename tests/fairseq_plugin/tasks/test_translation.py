@@ -1,21 +1,31 @@
-"""The translation task: the paper's decoding is its default, and a flag wins."""
+"""The tasks: the decoding of translations and trees is the papers', and a flag wins; dictionaries; --amp."""
 
 import argparse
 
 import pytest
 import torch
-from fairseq import utils
+from fairseq import tasks, utils
+from fairseq.data import Dictionary
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.sequence_scorer import SequenceScorer
-from fairseq_flags import generation_config
+from fairseq_flags import generation_config, training_config
+from model_factory import make_dictionary
 from omegaconf import OmegaConf
 from search_setup import make_peaked_model, make_sample, make_translation_task
 from toy_bundle import write_checkpoint, write_data
+from toy_parser import write_tree_data
+from tree_models import make_dictionaries, make_parser, make_parsing_task
 
+from tests.support.forks import train
 from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
+from vaswani_plugin.fairseq_plugin.tasks._common import TextDictionary
+from vaswani_plugin.fairseq_plugin.tasks.translation import (
+    VaswaniTranslationConfig,
+    VaswaniTranslationTask,
+)
 from vaswani_plugin.search.finished import FairseqRules, PaperRules
 
 SYMBOLS = 20
@@ -141,3 +151,79 @@ def test_a_source_without_words_gets_an_empty_translation(model):
     empty, full = task.inference_step(generator, [model], make_sample([[], [5, 6, 7]]))
     assert [hypothesis["tokens"].tolist() for hypothesis in empty] == [[2]]
     assert empty[0]["score"] == 0 and len(full[0]["tokens"]) > 1
+
+
+# Parsing.
+
+
+def test_decoding_of_trees_is_the_papers_unless_told():
+    generation = generation_config("--task", "vaswani_parsing").generation
+    assert (generation.beam, generation.lenpen) == (21, 0.3)
+    assert (generation.max_len_a, generation.max_len_b) == (1.0, 300)
+    words, symbols = make_dictionaries(True, rows=60)
+    task = make_parsing_task(words, symbols)
+    model = make_parser(words, symbols)
+    for args in (generation, argparse.Namespace()):
+        options = task.build_generator([model], args).options
+        assert (options.beam, options.lenpen, options.max_len_b) == (21, 0.3, 300)
+    flags = ("--beam", "5", "--lenpen", "1", "--max-len-b", "200")
+    cfg = generation_config("--task", "vaswani_parsing", *flags)
+    task.cfg.decoding_is_complete = cfg.task.decoding_is_complete  # as fairseq-generate makes it
+    options = task.build_generator([model], cfg.generation).options
+    assert (options.beam, options.lenpen, options.max_len_b) == (5, 1, 200)
+
+
+def test_the_next_word_through_fairseqs_parser(tmp_path):
+    flags = ("--task", "vaswani_parsing", "--arch", "vaswani_parser_debug", "--next-word")
+    cfg = training_config(*flags).copy()
+    cfg.task.data = str(write_tree_data(tmp_path))
+    task = tasks.setup_task(cfg.task)
+    decoder = task.build_model(cfg.model).decoder
+    assert decoder.next_word.weight.shape == (32, 32)
+    symbols = task.target_dictionary.symbols
+    for symbol, counts in zip(symbols, decoder.next_word.is_word.tolist(), strict=True):
+        assert counts == (symbol[0] not in "()<"), symbol
+    assert decoder.next_word.ends_word.sum() == len(task.source_dictionary)  # whole words
+
+
+# What all tasks share.
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_sentence_is_the_string_it_was(toy_data_bin, rows):
+    dictionary = VaswaniTranslationTask.load_dictionary(str(toy_data_bin / "dict.src.txt"))
+    assert type(dictionary) is TextDictionary
+    tokens = torch.tensor([0, 4, 5, 3, 6, 1, 2] * rows).view(rows, -1).squeeze(0)
+    for options in ({}, {"bpe_symbol": "@@ ", "escape_unk": True}, {"include_eos": True}):
+        own = Dictionary.string(dictionary, tokens, **options)
+        assert dictionary.string(tokens, **options) == own and own
+
+
+def task_of(dictionary: Dictionary) -> VaswaniTranslationTask:
+    return VaswaniTranslationTask(VaswaniTranslationConfig(data="DATA"), dictionary, dictionary)
+
+
+def test_a_checkpoint_remembers_its_dictionaries():
+    state = task_of(make_dictionary(9)).state_dict()
+    task = task_of(make_dictionary(9))
+    task.load_state_dict(state)
+    assert task.state_dict() == state
+    task.load_state_dict({})  # older ones remember nothing
+    shuffled = Dictionary()
+    for number in reversed(range(9)):
+        shuffled.add_symbol(f"w{number}")
+    for other in (shuffled, make_dictionary(9, prefix="b")):
+        with pytest.raises(ValueError, match="source dictionary of DATA is not the one"):
+            task_of(other).load_state_dict(state)
+
+
+def test_amp_on_a_cpu_learns_as_float32_does(toy_data_bin, tmp_path):
+    """Nearly: its products are in bfloat16."""
+    flags = ("--arch", "vaswani_debug", "--task", "vaswani_translation", "--max-tokens", "300")
+    flags += ("--max-update", "30", "--warmup-updates", "40", "--lr-factor", "0.5")
+    flags += ("--dropout", "0", "--num-workers", "0")
+    float32 = train(tmp_path / "float32", toy_data_bin, *flags)
+    amp = train(tmp_path / "amp", toy_data_bin, *flags, "--amp")
+    assert float32.code == amp.code == 0, amp.log
+    assert amp.losses[-1] == pytest.approx(float32.losses[-1], rel=0.01)
+    assert amp.losses != float32.losses
