@@ -1,4 +1,4 @@
-"""The tasks: the decoding of translations and trees is the papers', and a flag wins; dictionaries; --amp."""
+"""The tasks: decoding is the papers' unless a flag says more; dictionaries; --amp on a CPU."""
 
 import argparse
 
