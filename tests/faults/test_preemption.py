@@ -20,7 +20,6 @@ from tests.support.commands import run_python
 from tests.support.forks import (
     DEBUG,
     TrainingFork,
-    as_worker,
     assert_same_weights,
     debug_config,
     start_training,
@@ -115,13 +114,8 @@ def test_while_it_ends_a_signal_changes_nothing():
     assert (done.returncode, done.stderr) == (3, "")
 
 
-def test_one_worker_is_asked_and_all_leave(toy_data_bin, tmp_path):
-    cfg = debug_config(toy_data_bin, tmp_path / "run", *TWO_EPOCHS)
-    faults = [None, signalled_in("clip_grad_norm", 2)]
-    runs = [
-        start_training(as_worker(cfg, rank, 2, tmp_path / "meeting"), f)
-        for rank, f in enumerate(faults)
-    ]
+def test_one_worker_is_asked_and_all_leave(start_two, tmp_path):
+    runs = start_two(None, signalled_in("clip_grad_norm", 2))
     assert [run.wait() for run in runs] == [EXIT_CODE] * 2, [run.output() for run in runs]
     assert updates_in(tmp_path / "run" / "checkpoint_last.pt") == 2
 
@@ -170,15 +164,8 @@ def test_the_lock_goes_with_a_killed_run_and_not_with_its_loaders(start, tmp_pat
 
 
 @pytest.mark.parametrize("victim", [0, 1])
-def test_the_other_worker_does_not_wait_for_ever(toy_data_bin, tmp_path, victim):
-    cfg = debug_config(toy_data_bin, tmp_path / "run", *TWO_EPOCHS)
-    runs = [
-        start_training(
-            as_worker(cfg, rank, 2, tmp_path / "meeting"),
-            KILLED_IN_UPDATE_6 if rank == victim else None,
-        )
-        for rank in range(2)
-    ]
+def test_the_other_worker_does_not_wait_for_ever(start_two, tmp_path, victim):
+    runs = start_two(*(KILLED_IN_UPDATE_6 if rank == victim else None for rank in range(2)))
     codes = [run.wait(300) for run in runs]
     assert codes[victim] == -signal.SIGKILL
     assert codes[1 - victim] == 1, runs[1 - victim].output()

@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from tests.support.forks import as_worker, debug_config, start_training, updates_in
+from tests.support.forks import updates_in
 from vaswani_plugin.fairseq_plugin.adam import VaswaniAdam
 from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
 from vaswani_plugin.fairseq_plugin.training.trainer import VaswaniTrainer, first_nonfinite
@@ -124,12 +124,7 @@ def test_a_batch_without_room_is_skipped(start, tmp_path):
     assert updates_in(tmp_path / "run" / "checkpoint_last.pt") == 8
 
 
-def test_one_of_several_workers_can_not_skip(toy_data_bin, tmp_path):
-    cfg = debug_config(toy_data_bin, tmp_path / "run", "--max-update", 5)
-    faults = [None, failing_in({2: torch.OutOfMemoryError("CUDA out of memory.")})]
-    runs = [
-        start_training(as_worker(cfg, rank, 2, tmp_path / "meeting"), f)
-        for rank, f in enumerate(faults)
-    ]
+def test_one_of_several_workers_can_not_skip(start_two):
+    runs = start_two(None, failing_in({2: torch.OutOfMemoryError("CUDA out of memory.")}))
     assert all(run.wait(300) for run in runs), [run.output() for run in runs]
     assert "CUDA out of memory." in runs[1].output().splitlines()[-1]
