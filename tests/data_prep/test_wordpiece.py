@@ -125,11 +125,12 @@ def test_a_model_learned_earlier_keeps_its_rule(folder, tmp_path):
         assert decode(encode(text)) == library.normalize(spaces).replace("\u2581", " ").strip()
 
 
-def test_two_processes_learn_the_same_bytes(folder, tmp_path):
+def test_two_processes_learn_the_same_bytes(folder, dictionary, tmp_path):
     for name in ("one", "two.model"):
         done = learn(folder, tmp_path / name, "--sample", 500)
         assert done.returncode == 0, done.stderr
         assert "600 pieces, unigram: " in done.stdout
+    assert len(dictionary) == 600  # fairseq's four special symbols for the model's
     assert (tmp_path / "one.model").read_bytes() == (tmp_path / "two.model").read_bytes()
     assert sorted(x.name for x in tmp_path.iterdir()) == ["one.model", "two.model"]
 
