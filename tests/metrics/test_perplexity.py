@@ -8,12 +8,15 @@ from vaswani_plugin.metrics.perplexity import (
     UNITS,
     TextCounts,
     count_text,
+    figure,
     perplexity,
     rates,
 )
 from vaswani_plugin.metrics.scored_text import read_scored_text
 from vaswani_plugin.text.binary import binarize
-from vaswani_plugin.text.dictionary import write_dictionary
+from vaswani_plugin.text.dictionary import load_text_dictionary, write_dictionary
+from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.settings import Settings
 
 TEXT = ["the cat sat", "", "thé 🐈  sat "]
 
@@ -39,6 +42,42 @@ def test_what_has_no_rate():
     assert nothing["bits_per_word"] is None and nothing["perplexity_per_word"] is None
     assert set(rates(3.0, None, with_line_ends=True).values()) == {None}
     assert perplexity(1e6) == math.inf
+
+
+def test_a_published_figure_in_all_units():
+    counts = TextCounts(lines=10, words=90, characters=390, bytes=400)
+    row = figure("32", "perplexity-per-word", counts)  # the lines' ends count as words
+    assert row["bits"] == 500 and row["bits_per_character"] == 500 / 400
+    assert figure("1.25", "bits-per-character", counts) == row
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "counts", "said"),
+    [
+        ("x", "bits-per-word", TextCounts(1, 2, 3, 3), "'x' is no number"),
+        ("1", "bits-per-word", None, "needs the text's counts"),
+        ("0.5", "perplexity-per-word", TextCounts(1, 2, 3, 3), "a perplexity is at least 1"),
+        ("nan", "bits-per-byte", TextCounts(1, 2, 3, 3), "bits are a number from 0 on"),
+        ("1", "bits-per-word", TextCounts(0, 0, 3, 3), "that unit of the text isn't known"),
+    ],
+)
+def test_no_published_figure(value, unit, counts, said):
+    with pytest.raises(ValueError, match=said):
+        figure(value, unit, counts)
+
+
+def test_what_a_model_of_another_text_cannot_know(tmp_path):
+    (tmp_path / "text").write_text("a c\na <s>\n")
+    write_dictionary([("a", 1)], tmp_path / "dict.txt")
+    pipeline = Pipeline(
+        Settings("en", "de", False, False, tokenizer="none", subwords="none"), tmp_path
+    )
+    dictionary = load_text_dictionary(tmp_path)
+    text = read_scored_text(tmp_path / "text", None, "test", dictionary, pipeline, True)
+    assert text.tokens.unknown == 1
+    said = "1 of 2 lines don't come back", "trained on lines apart", "1 of 6 tokens"
+    assert len(text.warnings) == 3
+    assert all(map(str.__contains__, text.warnings, said))
 
 
 def test_an_unk_of_the_text_itself_is_no_loss(tmp_path):
