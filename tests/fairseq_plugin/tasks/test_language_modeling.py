@@ -1,5 +1,6 @@
 """The language modeling task: which loss, over which targets, and every token scored once."""
 
+import logging
 import math
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import torch.nn.functional as F
 from fairseq import checkpoint_utils, options, tasks
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq_cli import eval_lm, preprocess
+from fairseq_cli import eval_lm, preprocess, train
 from fairseq_flags import PLUGIN, training_config
 from toy_language_model import OURS, build, stream_of, write_data, write_lines
 
@@ -171,3 +172,17 @@ def test_a_loss_that_begins_nowhere_is_refused(summaries, flags, message):
         task.load_dataset("train")
         dataset = task.dataset("train")
         dataset.collater([dataset[number] for number in range(len(SUMMARIES))])
+
+
+def test_training_writes_what_evaluation_reads(data, tmp_path, caplog):
+    """A few updates by fairseq-train's own code, in this process."""
+    flags = ("--max-tokens", "256", "--warmup-updates", "10", "--max-update", "12", "--cpu")
+    quiet = ("--no-progress-bar", "--no-epoch-checkpoints", "--num-workers", "0")
+    cfg = training_config(*OURS, "--tokens-per-sample", "32", *flags, *quiet).copy()
+    cfg.task.data, cfg.checkpoint.save_dir = str(data), str(tmp_path / "save")
+    with caplog.at_level(logging.INFO):
+        train.main(cfg)
+    assert "paper defaults in force: " in caplog.text
+    checkpoint = tmp_path / "save/checkpoint_last.pt"
+    uniform = math.log2(34)  # 30 words and fairseq's four symbols
+    assert 1 < evaluate(data, checkpoint, "--tokens-per-sample", "32") < uniform
