@@ -102,7 +102,7 @@ def test_the_flag_chooses_the_rules_of_our_search(model, penalty, rules):
     ("penalty", "options", "expected", "named"),
     [
         ("paper", {"constraints": "ordered"}, SequenceGenerator, "--constraints"),
-        ("paper", {"match_source_len": True}, SequenceGenerator, "--match-source-len"),
+        ("fairseq", {"diverse_beam_groups": 2}, SequenceGenerator, "--diverse-beam-groups"),
         ("paper", {"diversity_rate": 0.5}, SequenceGenerator, "--diversity-rate"),
         (
             "fairseq",
