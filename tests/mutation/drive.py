@@ -4,9 +4,10 @@
 
 Each mutant is one change of one file by an operator of cosmic-ray, drawn by --seed: first a place,
 then one of the operators that can change it: a comparison, which many change, counts no more than a
-number. The tests of the file's room run on it, those that name the file first, and stop at
-the first failure; the slow ones and other rooms' are not run, so the share that is printed is a
-lower bound. work/mutation/mutants.jsonl gets a line a mutant. Ends with 1 below --least.
+number. The tests of the file's room run on it, then its neighbours', those that name the file
+first, and stop at the first failure; the slow ones and other rooms' are not run, so the share that
+is printed is a lower bound. work/mutation/mutants.jsonl gets a line a mutant. Ends with 1 below
+--least.
 """
 
 import argparse
@@ -101,8 +102,8 @@ def failure(folder: Path, path: Path) -> str:
     """The first test of a file's room that fails in a copy, those that name the file first."""
     room = path.relative_to(ROOT / "vaswani_plugin").parts[0]
     places = [folder / place for place in [f"tests/{room}", *ROOMS[room]]]
-    files = {f for p in places for f in ([p] if p.is_file() else p.rglob("test_*.py"))}
-    named = sorted(files, key=lambda f: (path.stem not in f.name + f.read_text("utf-8"), f))
+    files = [f for p in places for f in ([p] if p.is_file() else sorted(p.rglob("test_*.py")))]
+    named = sorted(files, key=lambda f: path.stem not in f.name + f.read_text("utf-8"))
     command = [sys.executable, "-m", "pytest", "-xq", "-p", "no:xdist", "-p", "no:cacheprovider"]
     command += ["-m", "not slow and not gpu and not shared_data", *map(str, named)]
     environment = os.environ | {"PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
