@@ -39,7 +39,10 @@ ROOMS = {
     ],
     "search": ["tests/fairseq_plugin/models", "tests/devices", "tests/inference"],
     "metrics": ["tests/cli", "tests/contracts/test_refusals.py"],
-    "fairseq_plugin": ["tests/faults", "tests/distributed", "tests/test_registration.py"],
+    "fairseq_plugin": [
+        *("tests/search/test_constraints.py", "tests/search/test_options.py"),
+        *("tests/test_registration.py", "tests/faults", "tests/distributed"),
+    ],
     "text": ["tests/data_prep", "tests/contracts"],
 }
 # The first two need arguments. Without a decorator such as `torch.no_grad()` the results are the
