@@ -93,9 +93,9 @@ def test_the_best_by_two_metrics_are_two_sets(save: Save, tmp_path: Path) -> Non
     assert "the best by bleu and by loss; name the files" in vaswani("average", *flags).error
 
 
-def export(model: Path, output: Path) -> Path:
+def export(model: Path, output: Path, read: Path) -> Path:
     done = vaswani("export", "--to", "fairseq", "--model", model, "--output", output)
-    assert done.out == f"wrote {output} for fairseq, from {done.out.split()[-1]}\n", done.err
+    assert done.out == f"wrote {output} for fairseq, from {read}\n", done.err
     return output
 
 
@@ -108,7 +108,7 @@ def test_stock_fairseq_generates_the_same(tmp_path, run_fairseq) -> None:
     lines = [" ".join(words[n : n + 3 + n % 7]) for n in range(len(words) - 9)]
     (tmp_path / "lines").write_text("".join(f"{line}\n" for line in lines))
     flags = ("--task", "vaswani_translation", "--length-penalty", "fairseq", "--max-len-a", 0)
-    stock, found = export(bundle, tmp_path / "new" / "stock.pt"), []
+    stock, found = export(bundle, tmp_path / "new" / "stock.pt", bundle / "model.pt"), []
     for path, of_model in ((stock, ("--task", "translation")), (bundle / "model.pt", flags)):
         given = ("--path", path, "--input", tmp_path / "lines", "--buffer-size", 1000, *SEARCH)
         languages = ("--source-lang", "en", "--target-lang", "de")
@@ -122,7 +122,8 @@ def test_stock_fairseq_generates_the_same(tmp_path, run_fairseq) -> None:
         assert float(score) == pytest.approx(float(other), abs=1e-4)
     save_safetensors(load_checkpoint(bundle / "model.pt"), bundle / "model.safetensors")
     (bundle / "model.pt").unlink()
-    first, second = map(load_checkpoint, (stock, export(bundle, tmp_path / "alone.pt")))
+    alone = export(bundle, tmp_path / "alone.pt", bundle / "model.safetensors")
+    first, second = map(load_checkpoint, (stock, alone))
     assert all(torch.equal(first["model"][name], w) for name, w in second["model"].items())
 
 

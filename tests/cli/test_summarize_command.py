@@ -112,7 +112,9 @@ def test_options_of_the_search(folder):
             expected = sum(entry["log_probabilities"]) / ((5 + length) / 6) ** 0.6
             assert entry["score"] == pytest.approx(expected, abs=1e-5)
     assert max(len(entry["tokens"]) for entry in objects(folder, "--max-length", 2)) <= 2
-    for line in summarize(folder, ARTICLES, "--no-repeat-ngram-size", 1).out.splitlines():
+    done = summarize(folder, ARTICLES, "--no-repeat-ngram-size", 1)
+    assert done.out.count("\n") == len(ARTICLES), done.err
+    for line in done.out.splitlines():
         assert len(set(line.split())) == len(line.split())
     room = POSITIONS - ARTICLE - 2
     assert summarize(folder, ["ba"], "--max-length", room).code == 0

@@ -46,6 +46,7 @@ def test_lines_are_those_of_our_engine(engine):
 
 def test_the_n_best_are_sorted(engine):
     done = translate(engine["this"], "--beam", 3, "--nbest", 2, "--format", "json", lines=SENTENCES)
+    assert done.out.count("\n") == len(SENTENCES), done.err
     for line in done.out.splitlines():
         scores = [each["score"] for each in json.loads(line)["hypotheses"]]
         assert len(scores) == 2 and scores == sorted(scores, reverse=True)

@@ -105,6 +105,8 @@ def test_whole_words(run):
         words = [word if word in kept else "<unk>" for word in linearize(tree)[0]]
         assert [dictionary[n] for n in source[:-1]] == words
     assert read_settings_file(output / "preprocessing.json") == TreeSettings("words", True, True)
+    encode = make_word_coding("words", None)  # a whole word never looks like part of one
+    assert encode(["bark@@", "<unk>", "</s>", "@-@", "dog"]) == "<unk> <unk> <unk> @-@ dog"
 
 
 def test_parsed_trees_are_a_second_training_set(run, folder):

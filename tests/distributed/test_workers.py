@@ -1,6 +1,6 @@
 """Two workers train as one does with ``--update-freq 2``; who goes on with a training is free.
 
-Whoever starts them, on one node or two: a recipe, or fairseq.
+Recipes start them on one node or two.
 """
 
 import contextlib
@@ -126,11 +126,12 @@ def test_nodes_that_share_no_folder_are_told_so(flags_of_tasks, tmp_path):
     assert resumed.log.count("only 1 of 2 workers see it; give all nodes the same --save-dir") == 2
 
 
-def test_a_training_repeats_itself_bit_by_bit(flags_of_tasks, tmp_path):
+@pytest.mark.parametrize("workers", [2, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_training_repeats_itself_bit_by_bit(flags_of_tasks, tmp_path, workers):
     """With dropout, and whoever loads the data."""
     flags = (*flags_of_tasks["translation"], "--dropout", 0.1, "--max-update", FEW)
     one, other = (
-        train(tmp_path / f"{processes}", *flags, "--num-workers", processes, workers=2)
+        train(tmp_path / f"{processes}", *flags, "--num-workers", processes, workers=workers)
         for processes in (0, 2)
     )
     assert one.code == other.code == 0, one.log + other.log

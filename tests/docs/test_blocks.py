@@ -116,7 +116,7 @@ def flags_of(command: list[str]) -> list[str]:
 
 
 def check(command: list[str]) -> None:
-    """The program, script and flags of a command exist."""
+    """The script and flags of a command of ours exist."""
     program, *words = [word for word in command if not re.match(r"\w+=", word)] or ["echo"]
     if program == "vaswani":
         assert words[0] in COMMANDS or words[0] == "--help", command

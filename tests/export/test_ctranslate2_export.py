@@ -143,12 +143,16 @@ def test_different_dictionaries_keep_their_sides(tmp_path):
 
 
 def test_mkl_is_taken_where_there_is_avx2_without_vnni_unless_the_user_says_so(monkeypatch):
-    monkeypatch.setattr(ctranslate2_engine, "instructions", lambda: {"avx2"})
     monkeypatch.setenv("CT2_USE_MKL", "0")
     import_ctranslate2()
     assert os.environ["CT2_USE_MKL"] == "0"
     monkeypatch.delenv("CT2_USE_MKL")
-    for has_vnni, expected in ((True, None), (False, "1")):
+    for name, has_vnni, expected in (
+        ("avx2", True, None),
+        ("sse4", False, None),
+        ("avx2", False, "1"),
+    ):
+        monkeypatch.setattr(ctranslate2_engine, "instructions", lambda name=name: {name})
         monkeypatch.setattr(ctranslate2_engine, "has_vnni", lambda has_vnni=has_vnni: has_vnni)
         import_ctranslate2()
         assert os.environ.get("CT2_USE_MKL") == expected

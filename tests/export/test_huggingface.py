@@ -299,6 +299,8 @@ def test_a_model_that_starts_with_padding_computes_the_same(marian, tmp_path):
     ("name", "change", "message"),
     [
         ("config.json", {"activation_function": "swish"}, "activation_function is 'swish'.*'relu'"),
+        ("config.json", {"decoder_ffn_dim": 7}, "encoder_ffn_dim and decoder_ffn_dim differ"),
+        ("config.json", {"model_type": "bart"}, "model_type is 'bart'"),
         ("config.json", {"encoder_layers": 9}, "should hold 9 layers of the encoder"),
         ("config.json", {"eos_token_id": [0, 1]}, r"eos_token_id is \[0, 1\]"),
         ("config.json", {"no_repeat_ngram_size": 3}, "no_repeat_ngram_size is 3"),

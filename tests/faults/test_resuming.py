@@ -185,7 +185,7 @@ def test_a_complete_training_gets_no_further_update(undisturbed, start, tmp_path
     assert updates_in(folder / "checkpoint_last.pt") == 14
 
 
-@pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model"])
+@pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model", "--continue-once"])
 def test_a_file_that_does_not_exist_is_no_start(undisturbed, start, tmp_path, flag):
     """fairseq would begin with random weights."""
     run = start(tmp_path / "run", flag, "checkpoints/checkpoint_bets.pt")

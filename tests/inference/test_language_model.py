@@ -188,6 +188,8 @@ def test_a_stream_is_answered_as_it_comes(ours):
 def test_what_does_not_fit(ours):
     with pytest.raises(UserError, match="min_new_tokens 4 exceeds"):
         ours.complete("ba", max_new_tokens=3, min_new_tokens=4)
+    with pytest.raises(UserError, match="stop is 'always'; it must be end or never"):
+        ours.complete("ba", stop="always")
     with pytest.raises(UserError, match="text 2 has 32 tokens and the model 32 positions"):
         ours.score(["ba", " ".join([*toy.WORDS, "ba", "be"])])
     for ask in (ours.complete, ours.score, ours.perplexity):

@@ -4,8 +4,10 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
 from toy_parser import FLAGS, TESTED, TREES, write_parser_bundle
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.parsing import ParsedSentence, Parser
 from vaswani_plugin.text.linearization import linearize
 from vaswani_plugin.text.trees import parse_tree
@@ -90,6 +92,14 @@ def test_the_bundles_beam_and_the_papers_penalty(parser):
         length = len(parse.symbols) + 1
         expected = sum(parse.symbol_scores) / ((5 + length) / 6) ** 0.9
         assert parse.score == pytest.approx(expected, rel=1e-5)
+
+
+def test_types_by_their_names(folder):
+    rough = Parser.from_pretrained(folder, dtype="bfloat16")
+    assert {weight.dtype for weight in rough.engine.model.parameters()} == {torch.bfloat16}
+    for wrong in ("bfloat", "int8", torch.int8):
+        with pytest.raises(UserError, match="'b?(float|int8)', which is no type of weights"):
+            Parser.from_pretrained(folder, dtype=wrong)
 
 
 def test_a_recurrent_model_parses_too(tmp_path):

@@ -54,7 +54,8 @@ def test_equals_pytorch(library, leading, outputs, dtype):
         turned = inputs[0].detach().transpose(0, 1).contiguous().transpose(0, 1)
         inputs[0] = turned.requires_grad_()
     ours = value_and_gradients(linear, inputs)
-    near = {"atol": 0.2, "rtol": 0.02} if dtype == torch.bfloat16 else NEAR
+    float64, bfloat16 = {"atol": 1e-10, "rtol": 0}, {"atol": 0.2, "rtol": 0.02}
+    near = {torch.float64: float64, torch.float32: NEAR, torch.bfloat16: bfloat16}[dtype]
     with torch.no_grad():
         assert linear(*inputs).equal(ours[0])
     for one, other in zip(ours, value_and_gradients(F.linear, inputs), strict=True):

@@ -1,4 +1,4 @@
-"""Scores of real systems' outputs, as the original tools printed them: every recorded case."""
+"""Scores of real systems' outputs as multi-bleu.perl printed them: every recorded case."""
 
 import gzip
 import json

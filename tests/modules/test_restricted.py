@@ -19,15 +19,15 @@ LENGTHS_AND_WINDOWS = [(9, 1), (9, 2), (12, 4), (5, 5), (1, 3), (33, 8), (3, 40)
 EXACT = {"atol": 1e-12, "rtol": 1e-12}
 
 
-def inputs(length: int, batch: int = 3) -> list[torch.Tensor]:
+def inputs(length: int) -> list[torch.Tensor]:
     torch.manual_seed(length)
-    shapes = (batch, 2, length, 5), (batch, 2, length, 5), (batch, 2, length, 4)
+    shapes = (3, 2, length, 5), (3, 2, length, 5), (3, 2, length, 4)
     return [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
 
 
-def real_positions(length: int, batch: int = 3) -> torch.Tensor:
+def real_positions(length: int) -> torch.Tensor:
     """Padding in front, behind, and nowhere: (B, 1, 1, T), False at padding."""
-    visible = torch.ones(batch, length, dtype=torch.bool)
+    visible = torch.ones(3, length, dtype=torch.bool)
     visible[0, : length // 2] = False
     visible[1, length - length // 3 :] = False
     return visible[:, None, None]

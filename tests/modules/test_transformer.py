@@ -29,9 +29,9 @@ def float64():
         yield
 
 
-def make_transformer(source=V, target=V, **sizes) -> Transformer:
+def make_transformer(source=V, **sizes) -> Transformer:
     numbers_of = {"layers": 2, "d_model": D, "d_ff": 20, "heads": 3, "max_positions": 32} | sizes
-    return shake(Transformer(source, target, PAD, **numbers_of)).eval()
+    return shake(Transformer(source, V, PAD, **numbers_of)).eval()
 
 
 def reference_logits(model: Transformer, source: list[int], target: list[int]) -> np.ndarray:

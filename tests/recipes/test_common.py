@@ -6,6 +6,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -319,3 +320,13 @@ def test_every_recipe_prints_its_commands_and_its_help(name, tmp_path):
     shown = run_bash(script, "--help")
     assert shown.returncode == 0 and f"bash recipes/{name}.sh" in shown.stdout
     assert "--scale tiny" in shown.stdout and "shellcheck" not in shown.stdout
+
+
+def test_the_time_is_estimated_from_the_first_speed_that_fairseq_knows():
+    log = ["{'max_update': 1200,"]
+    for update, speed in ((1, "0"), (2, "2"), (3, "9")):
+        record = f'"loss": "9", "wps": "{speed}", "ups": "{speed}", "num_updates": "{update}"'
+        log.append(f"INFO | train_inner | {{{record}}}")
+    steps = [sys.executable, str(REPO / "recipes" / "lib" / "steps.py"), "progress"]
+    done = subprocess.run(steps, input="\n".join(log), capture_output=True, text=True, check=True)
+    assert done.stderr == "at most 10 min for 1,200 updates\n"

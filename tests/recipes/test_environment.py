@@ -32,14 +32,6 @@ OFFLINE = {
 }
 
 
-def write_tool(folder: Path, name: str, text: str) -> Path:
-    """A shell script on the PATH of a test."""
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text(f"#!/usr/bin/env bash\n{text}\n")
-    (folder / name).chmod(0o755)
-    return folder / name
-
-
 def tools_without(folder: Path, *unwanted: str) -> str:
     """A PATH with links to all of this machine's tools but those whose names begin so."""
     folder.mkdir()
@@ -61,6 +53,13 @@ def last_line(done: subprocess.CompletedProcess) -> str:
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     return done.stderr.strip().split("\n")[-1]
+
+
+def test_an_old_python_given(tmp_path):
+    (tmp_path / "python").write_text("#!/usr/bin/env bash\nexit 1\n")
+    (tmp_path / "python").chmod(0o755)
+    done = install(tmp_path / "venv", PYTHON=str(tmp_path / "python"))
+    assert_one_line_error(done, "python is missing or older than Python 3.11", "PYTHON")
 
 
 def test_a_folder_of_something_else(tmp_path):

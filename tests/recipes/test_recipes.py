@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import REPO
 from tests.support.recipes import own, result_of, run_recipe
-from tests.support.toy_text import toy_lines, write_toy
+from tests.support.toy_text import FOLDER, toy_lines, write_toy
 from vaswani_plugin import Translator
 
 REAL_DATA = Path(os.environ.get("VASWANI_DATA", REPO.parent / "shared" / "data"))
@@ -180,6 +180,14 @@ def test_quickstart(tmp_path):
 def test_other_models(name, key, said, tmp_path):
     done = run_recipe(name, tmp_path / "my work")
     assert result_of(tmp_path / "my work")[key] is not None and said in done.stdout
+
+
+@pytest.mark.parametrize("pair", sorted(path.name for path in FOLDER.glob("en-*")))
+def test_held_out_text_is_new(pair):
+    for language in pair.split("-"):
+        splits = [toy_lines(f"{pair}/{split}.{language}") for split in ("train", "valid", "test")]
+        everything = [line for lines in splits for line in lines]
+        assert len(set(everything)) == len(everything) > 500
 
 
 def test_sequence_to_sequence(tmp_path):

@@ -26,8 +26,8 @@ SOURCES.append([THE, UNK, UN, LY, DOG, AT, THE, HAPPI])
 WORD_COUNTS = [1, 4, 3, 7]
 
 
-def tables_and_names(labelled, labels=("A", "B"), tags=("x",)):
-    _, symbols = make_dictionaries(labelled, labels, tags)
+def tables_and_names(labelled):
+    _, symbols = make_dictionaries(labelled, ("A", "B"), ("x",))
     names = ["" if n == EOS else symbols[n] for n in range(len(symbols))]
     return SymbolTables(symbols_of(symbols), EOS), names
 

@@ -42,7 +42,8 @@ def says(tab, name: str, text: str | re.Pattern) -> None:
 def opened(chromium, service):
     """The page in a wide window."""
     with chromium.new_page(viewport={"width": 1100, "height": 900}) as tab:
-        tab.goto(service.url + "/")
+        shown = tab.goto(service.url + "/")
+        assert shown.headers["content-security-policy"] == policy()
         says(tab, "source-name", "English")
         yield tab
         assert not tab.console_messages() and not tab.page_errors()

@@ -71,6 +71,10 @@ def test_many_texts_and_sentences(service):
     # One by one: the second alternative of each has an exclamation mark.
     sentences = GOOD | {"q": "One is. Two are.\n---", "alternatives": 1}
     assert post(service, json=sentences).json()["alternatives"] == ["ONE IS.! TWO ARE.!\n---"]
+    # What the page shows them by.
+    shown = post(service, "/hypotheses", json={"q": " a. b\n"}).json()
+    assert shown["layout"] == [" ", 0, "", "\n", ""]
+    assert get(service, "/frontend/settings").json()["charLimit"] == 10_000
 
 
 def test_a_failing_text_costs_no_other_one(service):

@@ -19,7 +19,6 @@ from vaswani_plugin.text.lines import (
 )
 from vaswani_plugin.text.parallel import read_blocks
 
-SEPARATORS = "one\u0085still one\u2028and one\x0b\x0c\x1c\x1d\x1e\u2029"
 PIECES = [b"a", b" ", b"\n", b"\r\n", b"\r", b"\0", b"\t", b"\xc2\x85", b"\xe2\x80\xa8", b"\xff"]
 PIECES += [b"\xc3", b"\xef\xbb\xbf", "ä".encode()]
 BYTES = st.lists(st.sampled_from(PIECES) | st.binary(max_size=2), max_size=20).map(b"".join)

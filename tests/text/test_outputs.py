@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,14 @@ def test_a_pipe_or_device_is_written_to_and_never_replaced(tmp_path):
     os.close(into)
     assert os.read(out, 9) == b"a\n"
     os.close(out)
+
+
+def test_the_bar_reads_no_pipe(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    (tmp_path / "in").write_text("a\nb\n")
+    os.mkfifo(tmp_path / "fifo")
+    for path, total in ((tmp_path / "in", 2), (tmp_path / "fifo", None), ("-", None)):
+        assert outputs.line_progress([str(path)], tmp_path / "out").total == total
 
 
 def test_a_link_keeps_pointing_where_it_does(tmp_path):

@@ -141,15 +141,31 @@ def test_recomputed_layers_give_the_same_gradients(task, batch):
     assert kept_for_backward(recomputing, batch) < 0.5 * kept_for_backward(plain, batch)
 
 
-def test_compiled_layers_give_the_same_gradients_and_other_shapes_compile_nothing_again(
-    task, batch, monkeypatch
-):
-    """A layer's code is compiled once for all layers of its kind, and for all shapes."""
+@pytest.fixture
+def without_inductor(monkeypatch):
+    """Graphs are made, and run by PyTorch's own kernels: no C++ is compiled."""
     compiler = torch.compile
     monkeypatch.setattr(
         torch, "compile", lambda run, **how: compiler(run, backend="aot_eager", **how)
     )
     torch.compiler.reset()
+
+
+@pytest.mark.slow
+def test_compiled_layers_of_both_stacks(task, batch, without_inductor):
+    """In training alone: evaluation meets too many lengths."""
+    plain, model = (make_model(task, compile=on) for on in (False, True))
+    assert_same(train_once(model, batch), train_once(plain, batch), atol=1e-5, rtol=1e-4)
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    with torch.no_grad():
+        assert model.eval()(**batch)[0].equal(plain.eval()(**batch)[0])
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs > 1
+
+
+def test_compiled_layers_give_the_same_gradients_and_other_shapes_compile_nothing_again(
+    task, batch, without_inductor
+):
+    """A layer's code is compiled once for all layers of its kind, and for all shapes."""
     # PyTorch has no public name for the number of graphs that it compiled.
     compiled = torch._dynamo.utils.counters["stats"]
     compiled.clear()

@@ -171,7 +171,7 @@ def test_real_tokens_that_cannot_be_reached(limits, message):
         fitting_max_tokens(dataset, indices_in_training(dataset, None), *limits)
 
 
-def test_real_tokens_are_those_of_training(toy_data_bin, caplog):
+def test_real_tokens_are_those_of_training(toy_data_bin, caplog, monkeypatch):
     flags = ("--task", "vaswani_translation", "--arch", "vaswani_debug", "--real-tokens", "40")
     cfg = training_config(*flags).copy()
     cfg.task.data = str(toy_data_bin)
@@ -189,3 +189,7 @@ def test_real_tokens_are_those_of_training(toy_data_bin, caplog):
     assert counts["train"] == pytest.approx(40, rel=0.1) and counts["valid"] > 80
     (line,) = [line for line in caplog.messages if "training batches of --max-tokens" in line]
     assert line.startswith(f"{number} ")
+    monkeypatch.setattr(SentencePairs, "can_hold", lambda pairs: False)
+    task.load_dataset("valid")  # it is batched by padding
+    with pytest.raises(UserError, match="^--real-tokens 40: not with --load-alignments; leave out"):
+        task.load_dataset("train")
