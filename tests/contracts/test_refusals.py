@@ -11,6 +11,7 @@ COMPLETE = "complete --cpu --model {lm}"
 RESCORE = "rescore --cpu --data {data} --nbest {nbest} --source {src} --system lstm={checkpoint}"
 BAD = {
     "archs --vocab 4": "--vocab 4: must be at least 5",
+    "archs --vocab 1000000001": "at most a billion",
     "archs vaswani_bse": "no architecture vaswani_bse: `vaswani archs` lists them",
     f"{ATTENTION} --source ' '": "the source is an empty sentence",
     f"{ATTENTION} --source 'the cat' --heads 1 5": "--heads 5 is not in 1 ... 4",

@@ -151,6 +151,13 @@ def test_summaries_that_are_written_are_read(tmp_path):
     assert not list(tmp_path.glob("*empty*"))
 
 
+def test_summaries_do_not_replace_their_input(tmp_path):
+    path = write_lines(tmp_path / "train.jsonl", [{"source": ["One."], "target": ["A."]}])
+    given = ("--format", "scitldr", "--input", path, "--output", tmp_path / "train")
+    assert_one_line_error(run_script("data-prep/summaries.py", *given), "is an input or another")
+    assert [file.name for file in tmp_path.iterdir()] == ["train.jsonl"]
+
+
 def test_a_reader_that_leaves_is_no_error():
     """As `| head` does."""
     read, write = os.pipe()

@@ -139,3 +139,11 @@ def test_the_command_completes_a_bundle_but_keeps_an_edited_card(work, capsys):
         assert main(command) == 0
         assert "README.md was edited" in capsys.readouterr().err
         assert (model / CARD).read_bytes() == edited
+
+
+@pytest.mark.parametrize("content", [{}, [], {"model": {}}])
+def test_json_of_another_kind_makes_no_card(work, content):
+    (work / "result.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match=r"result\.json: not a recipe's result\.json"):
+        write_card(work / "model", work / "result.json")
+    assert not (work / "model" / CARD).exists()

@@ -19,6 +19,7 @@ import torch
 from toy_bundle import write_toy_bundle
 
 from vaswani_plugin.export.checkpoints import save_safetensors
+from vaswani_plugin.inference import checkpoints
 from vaswani_plugin.inference.checkpoints import damage, load_checkpoint
 from vaswani_plugin.text.settings import CONFIG, MODEL, SAFETENSORS
 
@@ -219,3 +220,11 @@ def test_damaged_safetensors_are_named(toy, tmp_path):
     config.unlink()
     with pytest.raises(ValueError, match="config.json does not exist: the weights need it"):
         load_checkpoint(path)
+
+
+def test_a_fork_while_a_thread_loads_finds_the_lock_open():
+    with checkpoints._LOADING:
+        child = os.fork()
+        if not child:
+            os._exit(0 if checkpoints._LOADING.acquire(blocking=False) else 1)
+    assert os.waitpid(child, 0)[1] == 0

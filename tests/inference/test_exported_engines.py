@@ -14,6 +14,7 @@ from toy_bundle import POSITIONS, SENTENCES, write_toy_bundle
 
 from tests.conftest import fairseq_environment
 from tests.support.commands import vaswani
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.ctranslate2_export import export_to_ctranslate2
 from vaswani_plugin.export.onnx_export import export_to_onnx
 from vaswani_plugin.inference import ctranslate2_engine
@@ -214,3 +215,12 @@ def test_ctranslate2_is_asked_for_its_gpu(folders, open_export, monkeypatch, has
     monkeypatch.setattr(Translator, "from_pretrained", asked)
     assert "this is enough" in vaswani("translate", "--model", folders["ctranslate2"]).error
     assert str(asked.call_args.kwargs["device"]) == device
+
+
+def test_ctranslate2_takes_the_gpu_of_the_number(folders, open_export, monkeypatch):
+    open_export("ctranslate2")
+    asked = Mock(side_effect=ValueError("this is enough"))
+    monkeypatch.setattr("ctranslate2.Translator", asked)
+    with pytest.raises(UserError, match="this is enough"):
+        Translator.from_pretrained(folders["ctranslate2"], device="cuda:1")
+    assert (asked.call_args.kwargs["device"], asked.call_args.kwargs["device_index"]) == ("cuda", 1)

@@ -1,5 +1,6 @@
 """recipes/common.sh: steps, options, files, one training on several nodes."""
 
+import json
 import os
 import re
 import shlex
@@ -13,7 +14,7 @@ import pytest
 from fairseq_flags import parsed
 
 from tests.conftest import REPO
-from tests.support.scripts import quick_environment, run_bash
+from tests.support.scripts import quick_environment, run_bash, run_script
 
 RECIPES = sorted(path.stem for path in (REPO / "recipes").glob("*.sh") if path.stem != "common")
 RECIPE = f"""#!/usr/bin/env bash
@@ -85,6 +86,19 @@ def test_a_failure_is_told_and_goes_on_there(recipe, tmp_path):
     mended = recipe('step a touch "$work/a"\nstep b true\n', "--from", "b")
     assert mended.returncode == 0
     assert not (tmp_path / "-work ü" / "a").exists(), "a was done before"
+
+
+def test_of_a_long_line_the_beginning_is_told(recipe):
+    failed = recipe("step a bash -c 'printf %0999d 0; exit 1'\n")
+    assert failed.returncode == 1
+    assert "0" * 300 in failed.stderr and "0" * 301 not in failed.stderr
+
+
+def test_an_exported_cdpath_changes_no_folder(recipe, tmp_path):
+    """With it, cd prints where it goes."""
+    (tmp_path / "text").mkdir()
+    done = recipe('echo "$data"\n', "--data", "text", cwd=tmp_path, CDPATH=str(tmp_path))
+    assert done.stdout == f"{tmp_path.resolve()}/text\n"
 
 
 def test_a_file_appears_when_it_is_whole(recipe, tmp_path):
@@ -282,6 +296,15 @@ GNU_ONLY = (
     *(r"\bcp -\w*[tu]\b", r"\bhead -n -", r"\btar .*--wildcards", r"\bnproc\b(?!-)"),
     r"\bfind .*-(quit|printf)",
 )
+
+
+def test_fine_tuning_builds_the_same_model(tmp_path):
+    model = {"_name": "vaswani_tiny", "d_model": 64, "attention_scale": "none", "next_word": True}
+    model |= {"dropout": 0.3, "d_k": None, "compile": True, "share": False}
+    (tmp_path / "config.json").write_text(json.dumps({"model": model}))
+    words = run_script("recipes/lib/steps.py", "flags", tmp_path).stdout.split()
+    expected = "vaswani_tiny --d-model 64 --attention-scale none --next-word"
+    assert words == expected.split()
 
 
 def test_bash_3_and_the_tools_of_macos_are_enough():

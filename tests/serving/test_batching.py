@@ -61,6 +61,14 @@ def test_a_batch_holds_no_more_lines_and_characters_than_allowed():
     assert found == [["XXXX/1"] * 10]
 
 
+def test_pieces_of_requests_take_turns_in_a_batch():
+    async def scenario(batcher, model):
+        return await asyncio.gather(ask(batcher, *"aaaaaa"), ask(batcher, *"bb"))
+
+    _, model = run(scenario, lines=4)
+    assert model.batches[0] == ["a", "b", "a", "b"]
+
+
 def test_other_options_make_another_batch_and_neither_starves():
     async def scenario(batcher, model):
         first = ask(batcher, *(f"a{n}" for n in range(20)))

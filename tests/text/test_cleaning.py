@@ -214,7 +214,7 @@ PAIRED = b"".join(b"Question %d?\tAnswer %d.\n" % (n % 20, n) for n in range(100
         ({"a": b"x\n" * 30}, "--train a", "a:1: empty: 30 of 30 pairs"),
         ({"a": b"x\tt\n" * 30}, "--train a", "1 pairs are too few"),
         ({"a": PAIRED}, "--train a", "of 100 pairs, 0 share no sentence"),
-        ({"raw/train.aa": b"x\n"}, "--train raw/train.aa", "raw/train.aa"),
+        ({"raw/train.aa": b"x\n"}, "--train raw/train.aa", "raw/train.aa is an input"),
     ],
 )
 def test_mistakes(tmp_path, files, flags, part):
