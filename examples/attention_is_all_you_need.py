@@ -155,8 +155,7 @@ print("change of each position:", (after - before).abs().amax(-1)[0])
 # normalization comes after the sum.
 
 # %%
-from vaswani_plugin.modules.feed_forward import FeedForward
-from vaswani_plugin.modules.layers import AddNorm
+from vaswani_plugin.modules.layers import AddNorm, FeedForward
 
 feed_forward, add_norm = FeedForward(d_model=16, d_ff=64), AddNorm(d_model=16, dropout=0.1).eval()
 w_1, w_2 = feed_forward.w_1, feed_forward.w_2
@@ -187,7 +186,7 @@ print("logits", tuple(embedding.project(x).shape))
 # Without them attention doesn't know any order. Each pair of columns turns at its own speed:
 
 # %%
-from vaswani_plugin.modules.positions import sinusoids
+from vaswani_plugin.modules.embedding import sinusoids
 
 table = sinusoids(torch.arange(100), d_model=128)
 show(table, "dimension", "position")
@@ -415,7 +414,7 @@ print(f"numbers below a million without a mistake: {right} of {len(tests)}")
 # open hypothesis can come among the best four any more. Beginnings and their log P:
 
 # %%
-from vaswani_plugin.modules.length_penalty import length_penalty
+from vaswani_plugin.search.finished import length_penalty
 
 
 @torch.no_grad()

@@ -22,7 +22,7 @@ CALLER = "vaswani_plugin/model/build.py"
 LINES = (
     "from vaswani_plugin import kernels\n",
     "    kernels.accelerate(model)\n",
-    "    found = kernels.packing()\n",
+    "    return kernels.packing()\n",
 )
 
 

@@ -14,8 +14,8 @@ from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.export.exported_model import departures, new_folder
 from vaswani_plugin.model import build
 from vaswani_plugin.model.configuration import Configuration
-from vaswani_plugin.modules.feed_forward import FeedForward
-from vaswani_plugin.modules.positions import SinusoidalPositions
+from vaswani_plugin.modules.embedding import SinusoidalPositions
+from vaswani_plugin.modules.layers import FeedForward
 from vaswani_plugin.text.settings import TextSettings
 
 

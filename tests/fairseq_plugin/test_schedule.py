@@ -29,21 +29,6 @@ def test_factor_no_warm_up_and_step_0():
     assert learning_rate(0, 512, 4000) == learning_rate(1, 512, 4000)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"step": -1}, "step is -1"),
-        ({"d_model": 0}, "d_model is 0"),
-        ({"warmup_steps": -1}, "warm-up is -1 updates"),
-        ({"factor": 0.0}, "rate is 0.0"),
-        ({"factor": float("nan")}, "rate is nan"),
-    ],
-)
-def test_what_is_no_schedule(changes, said):
-    with pytest.raises(ValueError, match=said):
-        learning_rate(**{"step": 1, "d_model": 512, "warmup_steps": 4000} | changes)
-
-
 def make_optimizer() -> VaswaniAdam:
     cfg = {"adam_betas": "(0.9, 0.98)", "adam_eps": 1e-9, "weight_decay": 0, "lr": [9.0]}
     parameters = [{"params": [torch.nn.Parameter(torch.zeros(2))]} for _ in range(2)]

@@ -25,7 +25,7 @@ from vaswani_plugin.kernels import packed_layers, packed_step
 from vaswani_plugin.kernels.matrix_library import LEAST_ROWS, has_onednn
 from vaswani_plugin.kernels.packed_layers import FoldedMemory, PackedLinear, SourceMemory
 from vaswani_plugin.kernels.packed_step import Packed, is_packable
-from vaswani_plugin.modules.feed_forward import FeedForward
+from vaswani_plugin.modules.layers import FeedForward
 
 LENGTHS = [(9, 10), (4, 10), (12, 10)]
 SYMBOLS = 30

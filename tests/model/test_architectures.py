@@ -21,7 +21,7 @@ from vaswani_plugin.model.architectures import (
     ARCHITECTURES,
     FAMILIES,
 )
-from vaswani_plugin.modules.positions import LearnedPositions, SinusoidalPositions
+from vaswani_plugin.modules.embedding import LearnedPositions, SinusoidalPositions
 
 ROWS_OF_THE_MATRIX = 40_960
 ROWS = {row.name: row for row in ARCHITECTURES}

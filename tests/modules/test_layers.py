@@ -18,8 +18,7 @@ from reference_weights import (
 
 from vaswani_plugin.modules.attention import MultiHeadAttention
 from vaswani_plugin.modules.embedding import Embedding
-from vaswani_plugin.modules.feed_forward import FeedForward
-from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer
+from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward
 from vaswani_plugin.modules.masks import neighbourhood
 
 D, PAD = 12, 1

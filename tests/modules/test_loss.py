@@ -74,15 +74,8 @@ def test_the_smoothed_distribution_sums_to_1():
         assert abs(gold + (vocabulary - 1) * other - 1) < 1e-12
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "vocabulary", "message"),
-    [
-        (1.0, 9, "label smoothing is 1.0"),
-        (-0.1, 9, "is -0.1"),
-        (0.1, 1, "a vocabulary of 1"),
-        (0.95, 9, "label smoothing 0.95 gives the gold token less"),
-    ],
-)
-def test_bad_smoothing_is_refused(epsilon, vocabulary, message):
-    with pytest.raises(ValueError, match=message):
-        smoothing_weights(epsilon, vocabulary)
+@pytest.mark.parametrize("epsilon", [1.0, -0.1, 0.9])
+def test_bad_smoothing_is_refused(epsilon):
+    """Of 9 tokens the gold one gets the least where the others get 8/9 together."""
+    with pytest.raises(ValueError, match=f"smoothing is {epsilon}; it must be from 0 to 0.8889"):
+        smoothing_weights(epsilon, 9)

@@ -7,11 +7,11 @@ import torch
 from fairseq.modules import SinusoidalPositionalEmbedding
 from reference_weights import default_dtype
 
-from vaswani_plugin.model.build import fairseq_sinusoids
-from vaswani_plugin.modules.positions import (
+from vaswani_plugin.modules.embedding import (
     LearnedPositions,
     SinusoidalPositions,
     add_positions,
+    fairseq_sinusoids,
     position_ids,
     sinusoids,
 )

@@ -8,9 +8,8 @@ import pytest
 import search_reference
 import torch
 
-from vaswani_plugin.modules.length_penalty import length_penalty
 from vaswani_plugin.search.candidates import best, diverse_candidates, sampled_candidates
-from vaswani_plugin.search.finished import PaperRules
+from vaswani_plugin.search.finished import PaperRules, length_penalty
 
 
 def random_log_p(sentences, beams, vocabulary, seed=0):

@@ -9,9 +9,9 @@ from tree_models import LABELS, TAGS, WORDS, make_dictionaries, make_parser, mak
 from trees_reference import all_trees
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.modules.length_penalty import length_penalty
 from vaswani_plugin.search import beam_search
 from vaswani_plugin.search.beam_search import Step
+from vaswani_plugin.search.finished import length_penalty
 from vaswani_plugin.search.well_formed import (
     SymbolTables,
     WellFormedTrees,

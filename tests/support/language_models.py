@@ -22,8 +22,8 @@ from vaswani_plugin.fairseq_plugin.models.language_models import (
     OneLayerModel,
     VaswaniLanguageModel,
 )
-from vaswani_plugin.modules.language_model import LanguageModel
 from vaswani_plugin.modules.one_layer import OneLayerLanguageModel
+from vaswani_plugin.modules.transformer import LanguageModel
 from vaswani_plugin.search.text_models import TextModel
 
 LIMITS = {"tokens_per_sample": 40, "add_bos_token": False, "max_target_positions": None}

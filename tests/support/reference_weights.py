@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from vaswani_plugin.modules.attention import MultiHeadAttention
-from vaswani_plugin.modules.feed_forward import FeedForward
-from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer
+from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward
 
 Weights = dict[str, np.ndarray]
 

@@ -78,7 +78,7 @@ def positions(
         check_plot_path(plot)
     import torch
 
-    from vaswani_plugin.modules.positions import sinusoids
+    from vaswani_plugin.modules.embedding import sinusoids
 
     table = sinusoids(torch.arange(length, device="cpu"), d_model).numpy()  # (T, D), float64
     by_distance = {k: float(table[0] @ table[k]) / d_model for k in SHOWN if k < length}

@@ -32,9 +32,12 @@ from vaswani_plugin.export.exported_model import (
     to_fairseq_weights,
 )
 from vaswani_plugin.inference.ctranslate2_engine import INT8_FITS, PADDING, import_ctranslate2
-from vaswani_plugin.model.build import FAIRSEQ_FIRST_POSITION, fairseq_sinusoids
 from vaswani_plugin.model.configuration import Configuration, head_sizes
-from vaswani_plugin.modules.positions import sinusoids
+from vaswani_plugin.modules.embedding import (
+    FAIRSEQ_FIRST_POSITION,
+    fairseq_sinusoids,
+    sinusoids,
+)
 
 INT8 = ("int8", "int8_float32")
 

@@ -16,15 +16,17 @@ from torch import Tensor, nn
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.checkpoints import untrusted
-from vaswani_plugin.model.build import FAIRSEQ_FIRST_POSITION
 from vaswani_plugin.model.configuration import Configuration, flag, head_sizes
 from vaswani_plugin.modules.attention import MultiHeadAttention
-from vaswani_plugin.modules.embedding import Embedding
-from vaswani_plugin.modules.feed_forward import FeedForward
-from vaswani_plugin.modules.language_model import LanguageModel
-from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer
-from vaswani_plugin.modules.positions import MOST_ROWS, LearnedPositions, SinusoidalPositions
-from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder
+from vaswani_plugin.modules.embedding import (
+    FAIRSEQ_FIRST_POSITION,
+    MOST_ROWS,
+    Embedding,
+    LearnedPositions,
+    SinusoidalPositions,
+)
+from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward
+from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder, LanguageModel
 from vaswani_plugin.text.dictionary import BOS, EOS, PAD, Dictionary
 from vaswani_plugin.text.settings import (
     CARD,

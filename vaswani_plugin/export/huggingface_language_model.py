@@ -38,7 +38,7 @@ from vaswani_plugin.export.huggingface_tokenizer import text_tokenizer, tokenize
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.language_model import load_language_model
 from vaswani_plugin.model.configuration import Configuration
-from vaswani_plugin.modules.language_model import LanguageModel
+from vaswani_plugin.modules.transformer import LanguageModel
 from vaswani_plugin.search.options import MAX_NEW_TOKENS
 from vaswani_plugin.text.dictionary import EOS, PAD
 from vaswani_plugin.text.outputs import write_json

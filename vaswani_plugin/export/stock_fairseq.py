@@ -36,7 +36,7 @@ from vaswani_plugin.inference.models import DIGESTS, TASKS, make_model
 from vaswani_plugin.model.ancestors import build_sizes
 from vaswani_plugin.model.architectures import names_of
 from vaswani_plugin.model.configuration import Configuration, flag
-from vaswani_plugin.modules.positions import sinusoids
+from vaswani_plugin.modules.embedding import sinusoids
 from vaswani_plugin.text.dictionary import Dictionary, dictionary_name, languages_of
 from vaswani_plugin.text.outputs import check_outputs
 from vaswani_plugin.text.settings import Settings, weights_path

@@ -8,7 +8,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.optim.lr_scheduler import FairseqLRScheduler, register_lr_scheduler
 from omegaconf import II
 
-from vaswani_plugin.errors import UserError, value_errors_as_user_errors
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.modules.schedule import learning_rate
 
 logger = logging.getLogger(__name__)
@@ -53,9 +53,6 @@ class VaswaniSchedule(ScheduleOfUpdates):
 
     The rate depends on the update number only, so a resumed run has the same rates. `--lr` is not
     used.
-
-    Raises:
-        UserError: when warm-up or factor are out of range.
     """
 
     def __init__(self, cfg: VaswaniScheduleConfig, optimizer) -> None:
@@ -68,8 +65,7 @@ class VaswaniSchedule(ScheduleOfUpdates):
                 "--lr-factor, or choose another --lr-scheduler)",
                 BASE_WIDTH,
             )
-        with value_errors_as_user_errors():
-            self.step_update(0)
+        self.step_update(0)
 
     def step_update(self, num_updates: int) -> float:
         """Set and return the learning rate of the update after `num_updates` finished ones."""

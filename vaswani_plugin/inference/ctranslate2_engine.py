@@ -20,8 +20,8 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import RawAttention
 from vaswani_plugin.inference.bundle import read_export
 from vaswani_plugin.inference.texts import Hypothesis, Tokens
-from vaswani_plugin.modules.length_penalty import length_penalty
 from vaswani_plugin.processor import has_vnni, instructions
+from vaswani_plugin.search.finished import length_penalty
 from vaswani_plugin.search.options import PAPER_DECODING, SearchOptions
 
 PATIENCE = 2

@@ -22,7 +22,7 @@ from vaswani_plugin.kernels.matrix_library import (
     onednn_product,
 )
 from vaswani_plugin.modules.attention import MultiHeadAttention
-from vaswani_plugin.modules.feed_forward import FeedForward
+from vaswani_plugin.modules.layers import FeedForward
 from vaswani_plugin.processor import runs_on_host
 
 WORTH_PACKING = 2**18

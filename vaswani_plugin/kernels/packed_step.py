@@ -26,17 +26,15 @@ from vaswani_plugin.kernels.packed_layers import (
     packed_norm,
 )
 from vaswani_plugin.modules.attention import MultiHeadAttention
-from vaswani_plugin.modules.embedding import Embedding
-from vaswani_plugin.modules.feed_forward import FeedForward
-from vaswani_plugin.modules.language_model import LanguageModel
-from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer
-from vaswani_plugin.modules.parser import NextWord
-from vaswani_plugin.modules.positions import (
+from vaswani_plugin.modules.embedding import (
+    Embedding,
     LearnedPositions,
     SinusoidalPositions,
     add_positions,
 )
-from vaswani_plugin.modules.transformer import Cache, Decoder, Memory
+from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward
+from vaswani_plugin.modules.parser import NextWord
+from vaswani_plugin.modules.transformer import Cache, Decoder, LanguageModel, Memory
 from vaswani_plugin.processor import runs_on_host
 
 _SUB_LAYERS = "self_attention self_attention_norm feed_forward feed_forward_norm"

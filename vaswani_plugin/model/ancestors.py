@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from vaswani_plugin.errors import UserError, value_errors_as_user_errors
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.model.build import (
     SizedDictionary,
     WithoutInitialWeights,
@@ -22,9 +22,8 @@ from vaswani_plugin.model.configuration import (
     RecurrentLanguageModelConfiguration,
     Seq2SeqConfiguration,
 )
-from vaswani_plugin.modules.embedding import Embedding
+from vaswani_plugin.modules.embedding import Embedding, SinusoidalPositions
 from vaswani_plugin.modules.one_layer import OneLayer, OneLayerLanguageModel
-from vaswani_plugin.modules.positions import SinusoidalPositions
 from vaswani_plugin.modules.recurrent import (
     AdditiveAttention,
     DotAttention,
@@ -37,8 +36,6 @@ from vaswani_plugin.modules.recurrent import (
 )
 from vaswani_plugin.modules.recurrent_language_model import Dropouts, RecurrentLanguageModel
 
-DROPOUTS = ("dropout", "hidden_dropout", "input_dropout", "word_dropout", "weight_dropout")
-"""Fields of the LSTM language model's configuration, in the order of `Dropouts`."""
 ATTENTIONS = {
     "dot": DotAttention,
     "scaled-dot": partial(DotAttention, scaled=True),
@@ -68,16 +65,15 @@ def build_one_layer(
     dictionary: SizedDictionary,
     kind: type[OneLayerLanguageModel] = OneLayerLanguageModel,
 ) -> OneLayerLanguageModel:
-    """Build the language model of the lecture notes.
-
-    Raises:
-        UserError: sizes don't fit, or the dropout is out of range.
-    """
-    cfg.check_dropouts(("dropout",))
+    """Build the language model of the lecture notes."""
+    if cfg.no_projections and cfg.d_hidden != cfg.d_model:
+        raise UserError(
+            f"--no-projections averages the words' vectors: --d-hidden {cfg.d_hidden} must be"
+            f" --d-model {cfg.d_model}"
+        )
     embedding = Embedding(len(dictionary), cfg.d_model, dictionary.pad())
-    with value_errors_as_user_errors():
-        table = SinusoidalPositions(cfg.max_target_positions, cfg.d_model)
-        layer = OneLayer(cfg.d_model, cfg.d_hidden, cfg.d_ff, projections=not cfg.no_projections)
+    table = SinusoidalPositions(cfg.max_target_positions, cfg.d_model)
+    layer = OneLayer(cfg.d_model, cfg.d_hidden, cfg.d_ff, projections=not cfg.no_projections)
     return kind(embedding, table, layer, cfg.dropout)
 
 
@@ -86,16 +82,16 @@ def build_recurrent_language_model(
     dictionary: SizedDictionary,
     kind: type[RecurrentLanguageModel] = RecurrentLanguageModel,
 ) -> RecurrentLanguageModel:
-    """Build the LSTM language model.
-
-    Raises:
-        UserError: a size or a dropout is out of range.
-    """
-    cfg.check_dropouts(DROPOUTS)
-    dropouts = Dropouts(*(getattr(cfg, name) for name in DROPOUTS))
-    with value_errors_as_user_errors():
-        sizes = cfg.d_model, cfg.units, cfg.layers
-        return kind(len(dictionary), dictionary.pad(), *sizes, dropouts)
+    """Build the LSTM language model."""
+    dropouts = Dropouts(
+        outputs=cfg.dropout,
+        hidden=cfg.hidden_dropout,
+        inputs=cfg.input_dropout,
+        words=cfg.word_dropout,
+        weights=cfg.weight_dropout,
+    )
+    sizes = cfg.d_model, cfg.units, cfg.layers
+    return kind(len(dictionary), dictionary.pad(), *sizes, dropouts)
 
 
 def build_recurrent(
@@ -105,13 +101,7 @@ def build_recurrent(
     encoder: type[SourceReader] = SourceReader,
     decoder: type[TargetReader] = TargetReader,
 ) -> RecurrentEncoderDecoder:
-    """Build the LSTMs of Sutskever et al. (2014), or those with attention to the source.
-
-    Raises:
-        UserError: a size or a dropout is out of range, all embeddings are to be shared and the
-            dictionaries differ, --input-feeding without attention, or a width that can't be halved.
-    """
-    cfg.check()
+    """Build the LSTMs of Sutskever et al. (2014), or those with attention to the source."""
 
     def embedding(dictionary: SizedDictionary) -> nn.Embedding:
         return nn.Embedding(len(dictionary), cfg.d_model, dictionary.pad())
@@ -122,8 +112,7 @@ def build_recurrent(
         if cfg.attention == "none" and cfg.input_feeding:
             raise UserError("--input-feeding feeds attention back; --attention none has none")
         attention = ATTENTIONS[cfg.attention](cfg.d_model) if cfg.attention != "none" else None
-        with value_errors_as_user_errors():
-            reads = RecurrentEncoder(*sizes, both_ways=True)
+        reads = RecurrentEncoder(*sizes, both_ways=True)
         writes = RecurrentDecoder(*sizes, attention, cfg.input_feeding)
     else:
         assert isinstance(cfg, Seq2SeqConfiguration)
@@ -135,13 +124,9 @@ def build_recurrent(
 
 
 def build_sizes(model: str, cfg: Any, words: tuple[int, int]) -> Any:
-    """Build a model without dictionaries, of which it has the sizes only.
+    """Build a model of which only the sizes of its dictionaries are known; see `build_named`.
 
-    Args:
-        model: its registered name.
-        cfg: its configuration.
-        words: rows of the source's and the target's embedding. If they are equal, both share one
-            dictionary; a language model uses the target's.
+    `words` are the rows of the source's and the target's embedding. Equal ones are one dictionary.
     """
     ends, places = (torch.zeros(rows, dtype=torch.bool) for rows in words)
     return build_named(model, cfg, *map(Rows, words), (ends, places))
@@ -150,10 +135,7 @@ def build_sizes(model: str, cfg: Any, words: tuple[int, int]) -> Any:
 def count_parameters(model: str, changes: Mapping[str, Any], words: tuple[int, int]) -> int:
     """Count the parameters of a model; a shared matrix counts once. No memory is allocated.
 
-    Args:
-        model: its registered name.
-        changes: values of its configuration that are not the defaults.
-        words: as for `build_sizes`.
+    `changes` are the values of its configuration that are not the defaults; see `build_sizes`.
     """
     with torch.device("meta"), WithoutInitialWeights():
         built = build_sizes(model, CONFIGURATIONS[model](**changes), words)

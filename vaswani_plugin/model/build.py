@@ -15,26 +15,22 @@ from torch.overrides import TorchFunctionMode
 
 from vaswani_plugin import kernels
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.model.configuration import (
-    Configuration,
-    head_sizes,
-)
+from vaswani_plugin.model.configuration import Configuration, head_sizes
 from vaswani_plugin.modules.attention import MultiHeadAttention
-from vaswani_plugin.modules.embedding import Embedding
-from vaswani_plugin.modules.feed_forward import FeedForward
-from vaswani_plugin.modules.language_model import LanguageModel
-from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer
-from vaswani_plugin.modules.parser import NextWord
-from vaswani_plugin.modules.positions import LearnedPositions, SinusoidalPositions, sinusoids
-from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder
+from vaswani_plugin.modules.embedding import (
+    Embedding,
+    LearnedPositions,
+    SinusoidalPositions,
+    fairseq_sinusoids,
+    sinusoids,
+)
+from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward
+from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder, LanguageModel
 
 Matrix = TypeVar("Matrix", bound=nn.Module)
 Model = TypeVar("Model", bound=nn.Module)
 Words = tuple[Tensor, Tensor]
 """Which source tokens end a word, and which target symbols stand for a word; each boolean (V,)."""
-
-FAIRSEQ_FIRST_POSITION = 2
-"""fairseq numbers positions from padding_idx + 1, which is 2 with its dictionaries."""
 
 
 class SizedDictionary(Protocol):
@@ -70,8 +66,6 @@ def build(
         UserError: sizes don't fit, all embeddings are to be shared and the dictionaries differ, or
             `next_word` is on and the task counts no words.
     """
-    cfg.check()
-    head_sizes(cfg)
     of_source, of_target, projection = shared_embeddings(
         cfg.share_embeddings, source, target, partial(_embedding, cfg)
     )
@@ -80,6 +74,8 @@ def build(
     encodes = encoder(*of_encoder, layers, cfg.dropout, cfg.attention_window)
     next_word = None
     if cfg.next_word:
+        from vaswani_plugin.modules.parser import NextWord  # translations have none
+
         if words is None:
             raise UserError("--next-word is for --task vaswani_parsing: no other counts words")
         next_word = NextWord(cfg.d_model, *words, source.pad(), source.eos())
@@ -92,18 +88,7 @@ def build(
 def build_language_model(
     cfg: Configuration, dictionary: SizedDictionary, kind: type[LanguageModel] = LanguageModel
 ) -> LanguageModel:
-    """Build a Transformer language model: the decoder of Figure 1 without cross-attention.
-
-    Args:
-        cfg: the configuration; what it says of an encoder is ignored.
-        dictionary: of the text.
-        kind: class of the model.
-
-    Raises:
-        UserError: sizes don't fit.
-    """
-    cfg.check()
-    head_sizes(cfg)
+    """Build a Transformer language model; what the configuration says of an encoder is ignored."""
     embedding = _embedding(cfg, dictionary)
     positions = _positions(cfg, cfg.max_target_positions)
     layers = (encoder_layer(cfg) for _ in range(cfg.decoder_layers))
@@ -118,13 +103,9 @@ def build_named(
     target: SizedDictionary,
     words: Words | None = None,
 ) -> Any:
-    """Build a model of any family; see the builder of each for errors.
+    """Build a model of any family by its registered name; see `build`.
 
-    Args:
-        model: its registered name.
-        cfg: its configuration.
-        source, target: dictionaries; a language model uses the target's.
-        words: see `build`.
+    A language model uses the target's dictionary.
     """
     if model == "vaswani_transformer":
         return build(cfg, source, target, words)
@@ -147,9 +128,7 @@ def accelerated(model: Model) -> Model:
 
 def packing() -> Any:
     """Make what packs a decoder's weights for search: `kernels.Packing`, or None without it."""
-    found = None
-    found = kernels.packing()
-    return found
+    return kernels.packing()
 
 
 def encoder_layer(cfg: Configuration) -> EncoderLayer:
@@ -228,23 +207,6 @@ def _positions(cfg: Configuration, rows: int) -> nn.Module:
     return SinusoidalPositions(rows, cfg.d_model, encoding)
 
 
-def fairseq_sinusoids(positions: Tensor, d_model: int) -> Tensor:
-    """Compute the encoding of fairseq and of the authors' code: all sines, then all cosines.
-
-    The exponent is i/(D/2 - 1); D is even, at least 4. As in fairseq, the first position is number
-    2. Returns float64, the shape of `positions` + (D,).
-
-    Raises:
-        ValueError: d_model is odd or below 4.
-    """
-    if d_model % 2 or d_model < 4:
-        raise ValueError(f"d_model is {d_model}; fairseq's sinusoids need an even one, at least 4")
-    half = d_model // 2
-    i = torch.arange(half, dtype=torch.float64, device=positions.device)
-    angles = (positions.double()[..., None] + FAIRSEQ_FIRST_POSITION) / 10000 ** (i / (half - 1))
-    return torch.cat((angles.sin(), angles.cos()), dim=-1)
-
-
 def shared_embeddings(
     share: str,
     source: SizedDictionary,
@@ -257,9 +219,6 @@ def shared_embeddings(
         share: "all": one matrix for the three; "decoder": one for target and projection; "none".
         source, target: dictionaries.
         make: makes the matrix (V, D) of a dictionary.
-
-    Raises:
-        UserError: `share` is "all" and the dictionaries differ.
     """
     if share == "all" and source != target:
         raise UserError(

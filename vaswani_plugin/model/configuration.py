@@ -1,22 +1,16 @@
-"""The sizes and options of our models: one dataclass a model, with checks. Base's 512 stands here.
+"""The sizes and options of our models: one dataclass a model. Base's 512 stands here.
 
 `architectures.py` lists named departures from these defaults, `build.py` makes modules of them, and
 `fairseq_plugin/configurations.py` makes flags of them. This file imports neither torch nor fairseq.
 """
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Self, get_type_hints
+from typing import Any, Self
 
 from vaswani_plugin.errors import UserError
 
-POSITIONS = ("sinusoidal", "sinusoidal-fairseq", "learned")
 SHARING = ("all", "decoder", "none")
-RECURRENT_ATTENTIONS = ("dot", "scaled-dot", "additive", "mean", "none")
-ATTENTION_SCALES = ("sqrt", "none")
-INITIAL_WEIGHTS = ("own", "xavier", "normal")
-_KINDS = {int: "a whole number", float: "a number", str: "a word", bool: "true or false"}
 
 
 def option(default: Any, help: str, choices: tuple[str, ...] = ()) -> Any:
@@ -42,46 +36,20 @@ class Checkpointed:
             task: the task's part; gives the numbers of positions where the model's part doesn't.
 
         Raises:
-            UserError: a value has a wrong type, or is none of the choices.
+            UserError: a value is none of the choices, as in a checkpoint of a newer version.
         """
         values = {}
         for each in fields(cls):
-            known = (model, task) if each.metadata.get("of_task") else (model,)
-            found = next((part for part in known if each.name in part), None)
-            if found is not None:
-                values[each.name] = found[each.name]
-                cls._check_kind(each.name, values[each.name])
+            known = {**task, **model} if each.metadata.get("of_task") else model
+            if each.name in known:
+                values[each.name] = value = known[each.name]
+                choices = each.metadata.get("choices")
+                if choices and value not in choices:
+                    raise UserError(
+                        f"{flag(each.name)} is {value!r} in the model's configuration; must be one "
+                        f"of {', '.join(choices)}"
+                    )
         return cls(**values)
-
-    @classmethod
-    def _check_kind(cls, name: str, value: Any) -> None:
-        """Check the type of a value, and that it is one of the choices."""
-        kind = get_type_hints(cls)[name]
-        if kind not in _KINDS:  # int | None
-            if value is None:
-                return
-            kind = int
-        is_kind = type(value) is kind or (kind is float and type(value) is int)
-        choices = cls.__dataclass_fields__[name].metadata.get("choices")
-        if not is_kind or (choices and value not in choices):
-            wanted = f"one of {', '.join(choices)}" if choices else _KINDS[kind]
-            raise UserError(
-                f"{flag(name)} is {value!r} in the model's configuration; must be {wanted}"
-            )
-
-    def require_at_least_1(self, *names: str) -> None:
-        """Raise a UserError for a size below 1; it names the flag."""
-        for name in names:
-            if getattr(self, name) < 1:
-                raise UserError(f"{flag(name)} is {getattr(self, name)}; it must be at least 1")
-
-    def check_dropouts(self, names: Iterable[str]) -> None:
-        """Raise a UserError for a probability that is not from 0 to below 1; it names the flag."""
-        for name in names:
-            if not 0 <= getattr(self, name) < 1:  # NaN, too
-                raise UserError(
-                    f"{flag(name)} is {getattr(self, name)}; it must be from 0 to below 1"
-                )
 
 
 @dataclass(frozen=True)
@@ -104,7 +72,9 @@ class Configuration(Checkpointed):
         0.0, "dropout inside the feed-forward network (not in the paper)"
     )
     positions: str = option(
-        "sinusoidal", "positional encoding: the paper's, fairseq's sinusoids, or learned", POSITIONS
+        "sinusoidal",
+        "positional encoding: the paper's, fairseq's sinusoids, or learned",
+        ("sinusoidal", "sinusoidal-fairseq", "learned"),
     )
     share_embeddings: str = option(
         "all",
@@ -119,7 +89,7 @@ class Configuration(Checkpointed):
         "sqrt",
         "divide the scores by sqrt(d_k) (sqrt, the paper), or not (none: plain dot-product "
         "attention, section 3.2.1)",
-        ATTENTION_SCALES,
+        ("sqrt", "none"),
     )
     next_word: bool = option(
         False,
@@ -132,7 +102,7 @@ class Configuration(Checkpointed):
         "initial weights, of which the paper says nothing: each layer's own, Xavier's for all "
         "linear maps (xavier, the authors' code), or everything from N(0, 0.02) (normal, Marian in "
         "transformers)",
-        INITIAL_WEIGHTS,
+        ("own", "xavier", "normal"),
     )
     checkpoint_activations: bool = option(
         False,
@@ -146,33 +116,6 @@ class Configuration(Checkpointed):
     )
     max_source_positions: int = of_task(1024)
     max_target_positions: int = of_task(1024)
-
-    def check(self) -> None:
-        """Check that a model can be built.
-
-        Raises:
-            UserError: when a size is below 1, d_model is odd with sinusoids, a dropout is out of
-                range, or the window or LayerNorm's epsilon is negative; the message names the flag.
-        """
-        self.require_at_least_1(
-            *("d_model", "heads", "d_ff", "encoder_layers", "decoder_layers"),
-            *("max_source_positions", "max_target_positions"),
-        )
-        least = 4 if self.positions == "sinusoidal-fairseq" else 2
-        if self.positions != "learned" and (self.d_model % 2 or self.d_model < least):
-            raise UserError(
-                f"--d-model is {self.d_model}; sinusoidal positions need an even width, at least"
-                f" {least}: change it, or give --positions learned"
-            )
-        if self.attention_window < 0:
-            raise UserError(
-                f"--attention-window is {self.attention_window}; 0 means no restriction"
-            )
-        if not 0 <= self.layer_norm_eps < math.inf:
-            raise UserError(
-                f"--layer-norm-eps is {self.layer_norm_eps}; it must be a number from 0"
-            )
-        self.check_dropouts(("dropout", "attention_dropout", "activation_dropout"))
 
 
 @dataclass(frozen=True)
@@ -218,11 +161,6 @@ class RecurrentConfiguration(Checkpointed):
     max_source_positions: int = of_task(1024)
     max_target_positions: int = of_task(1024)
 
-    def check(self) -> None:
-        """Check width, number of layers and dropout; a UserError names the flag."""
-        self.require_at_least_1("d_model", "layers")
-        self.check_dropouts(("dropout",))
-
 
 @dataclass(frozen=True)
 class Seq2SeqConfiguration(RecurrentConfiguration):
@@ -240,7 +178,7 @@ class AttentionLSTMConfiguration(RecurrentConfiguration):
         "how the decoder sees the source: by scores s . h (dot, Luong et al. 2015), s . h / sqrt(d)"
         " (scaled-dot) or v . tanh(W s + U h) (additive, Bahdanau et al. 2014), by the mean of its "
         "states at every step (mean), or not but for the states in which it ends (none)",
-        RECURRENT_ATTENTIONS,
+        ("dot", "scaled-dot", "additive", "mean", "none"),
     )
     input_feeding: bool = option(
         False, "each step also reads the attention's output of the step before"
@@ -261,28 +199,18 @@ OF_AN_ENCODER = ("encoder_layers", "share_embeddings", "next_word", "max_source_
 
 
 def head_sizes(cfg: Any) -> tuple[int, int]:
-    """Return d_k and d_v. Where one is None, it is d_model / heads (section 3.2.2).
-
-    Args:
-        cfg: a Transformer's configuration, with d_model, heads, d_k and d_v.
+    """Return d_k and d_v of a Transformer's configuration; None is d_model / heads (3.2.2).
 
     Raises:
-        UserError: when the heads don't divide d_model, or d_k or d_v is below 1.
+        UserError: when the heads don't divide d_model, and d_k or d_v is not given.
     """
-    found = []
-    for name in ("d_k", "d_v"):
-        size = getattr(cfg, name)
-        if size is None:
-            size, rest = divmod(cfg.d_model, cfg.heads)
-            if rest:
-                raise UserError(
-                    f"--heads {cfg.heads} does not divide --d-model {cfg.d_model}; "
-                    f"choose heads that do, or give --d-k and --d-v"
-                )
-        if size < 1:
-            raise UserError(f"{flag(name)} is {size}; it must be at least 1")
-        found.append(size)
-    return found[0], found[1]
+    if None in (cfg.d_k, cfg.d_v) and cfg.d_model % cfg.heads:
+        raise UserError(
+            f"--heads {cfg.heads} does not divide --d-model {cfg.d_model}; "
+            f"choose heads that do, or give --d-k and --d-v"
+        )
+    shared = cfg.d_model // cfg.heads
+    return shared if cfg.d_k is None else cfg.d_k, shared if cfg.d_v is None else cfg.d_v
 
 
 def flag(name: str) -> str:

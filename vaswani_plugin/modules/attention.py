@@ -67,9 +67,6 @@ class MultiHeadAttention(nn.Module):
         d_k, d_v: width of a head's queries and keys, and of its values.
         dropout: probability of dropping an attention weight (0 in the paper).
         scaled: divide the scores by sqrt(d_k), as Eq. 1 does; False is plain dot-product attention.
-
-    Raises:
-        ValueError: when a size is below 1.
     """
 
     def __init__(
@@ -82,9 +79,6 @@ class MultiHeadAttention(nn.Module):
         scaled: bool = True,
     ) -> None:
         super().__init__()
-        for name, size in (("d_model", d_model), ("heads", heads), ("d_k", d_k), ("d_v", d_v)):
-            if size < 1:
-                raise ValueError(f"{name} is {size}; it must be at least 1")
         self.heads = heads
         self.dropout = dropout
         self.scale = 1 / math.sqrt(d_k) if scaled else 1.0

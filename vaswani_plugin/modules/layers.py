@@ -1,4 +1,4 @@
-"""Encoder and decoder layers (section 3.1), post-norm as in the paper.
+"""Encoder and decoder layers (section 3.1), post-norm as in the paper, and Eq. 2 (section 3.3).
 
 Axes: B batch, S source length, T target length, D d_model, H heads.
 """
@@ -9,11 +9,34 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vaswani_plugin.modules.attention import KeyValueCache, MultiHeadAttention
-from vaswani_plugin.modules.feed_forward import FeedForward
 from vaswani_plugin.modules.masks import Window
 
 LAYER_NORM_EPS = 1e-6
 """The authors' code; the paper names none."""
+
+
+class FeedForward(nn.Module):
+    """Eq. 2: FFN(x) = max(0, x W_1 + b_1) W_2 + b_2.
+
+    The initial weights are nn.Linear's own, uniform in [-a, a] with a = 1/sqrt(inputs). With the
+    larger weights of Xavier's initialization, a post-norm model starts to learn much later.
+
+    Args:
+        d_model: width of input and output.
+        d_ff: width of the hidden layer.
+        dropout: probability of dropping a hidden unit (0 in the paper).
+    """
+
+    def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.w_1 = nn.Linear(d_model, d_ff)
+        self.w_2 = nn.Linear(d_ff, d_model)
+        self.dropout = dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., D) -> (..., D)."""
+        hidden = F.relu(self.w_1(x))
+        return self.w_2(F.dropout(hidden, self.dropout, self.training))
 
 
 class AddNorm(nn.Module):

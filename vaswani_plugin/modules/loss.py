@@ -31,23 +31,19 @@ def smoothing_weights(epsilon: float, vocabulary: int) -> tuple[float, float]:
     """Probabilities of the smoothed target distribution.
 
     Args:
-        epsilon: mass taken from the gold token, 0 <= epsilon <= (V - 1) / V.
-        vocabulary: V, at least 2.
+        epsilon: mass taken from the gold token.
+        vocabulary: V.
 
     Returns:
         The probability of the gold token, and of each other token.
 
     Raises:
-        ValueError: when an argument is out of range.
+        ValueError: the gold token would get less than each other one, or more than 1.
     """
-    if not 0 <= epsilon < 1:
-        raise ValueError(f"label smoothing is {epsilon}; it must be in [0, 1)")
-    if vocabulary < 2:
-        raise ValueError(f"a vocabulary of {vocabulary} leaves no token to smooth to")
-    gold, other = 1 - epsilon, epsilon / (vocabulary - 1)
-    if gold < other:
-        raise ValueError(f"label smoothing {epsilon} gives the gold token less than each other one")
-    return gold, other
+    most = (vocabulary - 1) / vocabulary
+    if not 0 <= epsilon <= most:
+        raise ValueError(f"label smoothing is {epsilon}; it must be from 0 to {most:.4g}")
+    return 1 - epsilon, epsilon / (vocabulary - 1)
 
 
 def label_smoothed_cross_entropy(
@@ -67,12 +63,8 @@ def label_smoothed_cross_entropy(
     Returns:
         Smoothed loss and negative log-likelihood of the gold tokens, each (N,), in nats,
         0 at padding, in float32 or better. Only the loss has a gradient.
-
-    Raises:
-        ValueError: see `smoothing_weights`.
     """
     vocabulary = logits.size(-1)
-    smoothing_weights(epsilon, vocabulary)
     if logits.dtype in (torch.float16, torch.bfloat16):
         logits = logits.float()
     smoothing = min(1.0, epsilon * vocabulary / (vocabulary - 1))
@@ -99,9 +91,6 @@ def projected_loss(
 
     Returns:
         The sums over all tokens.
-
-    Raises:
-        ValueError: see `smoothing_weights`.
     """
     logits = F.linear(features, weight)
     loss, nll = label_smoothed_cross_entropy(logits, target, epsilon, padding_idx)

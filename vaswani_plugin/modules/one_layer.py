@@ -17,9 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vaswani_plugin.modules.attention import scaled_dot_product_attention
-from vaswani_plugin.modules.embedding import Embedding
+from vaswani_plugin.modules.embedding import Embedding, add_positions, position_ids
 from vaswani_plugin.modules.masks import causal_mask, padding_mask
-from vaswani_plugin.modules.positions import add_positions, position_ids
 
 
 class OneLayer(nn.Module):
@@ -29,28 +28,16 @@ class OneLayer(nn.Module):
         d_embedding: D.
         d_hidden: H.
         d_1: F.
-        projections: False: Q, K and V are x itself, M_ij = x_i . x_j is not scaled, and H must
-            be D.
-
-    Raises:
-        ValueError: when a size is below 1, or H is not D without projections.
+        projections: False: Q, K and V are x itself, M_ij = x_i . x_j is not scaled, and H is D.
     """
 
     def __init__(self, d_embedding: int, d_hidden: int, d_1: int, projections: bool = True) -> None:
         super().__init__()
-        for name, size in (("d-model", d_embedding), ("d-hidden", d_hidden), ("d-ff", d_1)):
-            if size < 1:
-                raise ValueError(f"--{name} is {size}; it must be at least 1")
         self.projections = projections
         if projections:
             self.w_q = _matrix(d_embedding, d_hidden)
             self.w_k = _matrix(d_embedding, d_hidden)
             self.w_v = _matrix(d_embedding, d_hidden)
-        elif d_hidden != d_embedding:
-            raise ValueError(
-                f"--no-projections averages the words' vectors: --d-hidden {d_hidden} must be"
-                f" --d-model {d_embedding}"
-            )
         self.w_1 = _matrix(d_hidden, d_1)
         self.w_2 = _matrix(d_1, d_embedding)
 

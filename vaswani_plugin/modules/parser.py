@@ -16,14 +16,7 @@ from torch import Tensor, nn
 def last_tokens_of_words(tokens: Tensor, ends_word: Tensor, pad: int, eos: int) -> Tensor:
     """Find where words end: at each token that ends a word, and at a sentence's last token.
 
-    Args:
-        tokens: (B, S), padded left or right.
-        ends_word: boolean (V,), True where a token ends a word.
-        pad: number of the padding.
-        eos: number of the end of sentence.
-
-    Returns:
-        Boolean (B, S).
+    Tokens (B, S) are padded left or right, `ends_word` is boolean (V,). Returns boolean (B, S).
     """
     real = _is_real(tokens, pad, eos)
     last = real.clone()
@@ -32,17 +25,9 @@ def last_tokens_of_words(tokens: Tensor, ends_word: Tensor, pad: int, eos: int) 
 
 
 def first_tokens_of_words(tokens: Tensor, ends_word: Tensor, pad: int, eos: int) -> Tensor:
-    """Find where each word begins.
+    """Find the column of `tokens` where each word begins, (B, S + 1); see `last_tokens_of_words`.
 
-    Args:
-        tokens: (B, S), padded left or right.
-        ends_word: boolean (V,), True where a token ends a word.
-        pad: number of the padding.
-        eos: number of the end of sentence.
-
-    Returns:
-        The column of `tokens` where each word begins, (B, S + 1). After a sentence's last word
-        comes the column of its end of sentence.
+    After a sentence's last word comes the column of its end of sentence.
     """
     real = _is_real(tokens, pad, eos)
     begins = real.clone()
@@ -81,14 +66,9 @@ class NextWord(nn.Module):
         nn.init.xavier_uniform_(self.weight)
 
     def words(self, source: Tensor, memory: Tensor) -> Tensor:
-        """Compute W h for every word of the source.
+        """Compute W h for every word of sources (B, S) with encoder outputs (B, S, D).
 
-        Args:
-            source: (B, S).
-            memory: encoder output, (B, S, D).
-
-        Returns:
-            (B, S + 1, D). After a sentence's last word comes the vector of its end of sentence.
+        Returns (B, S + 1, D). After a sentence's last word comes the vector of its end of sentence.
         """
         first = first_tokens_of_words(source, self.ends_word, self.pad, self.eos)
         return F.linear(pick_rows(memory, first), self.weight)
@@ -98,14 +78,9 @@ class NextWord(nn.Module):
         return self.is_word[symbols].cumsum(dim=1)
 
     def forward(self, words: Tensor, written: Tensor) -> Tensor:
-        """Select the vector that is added to the decoder's input at each position.
+        """Select the vector that is added to the decoder's input at each position, (B, T, D).
 
-        Args:
-            words: result of `words`, (B, S + 1, D).
-            written: number of words among the symbols so far, (B, T).
-
-        Returns:
-            (B, T, D).
+        `words` (B, S + 1, D) is of the method of that name, `written` (B, T) of the other one.
         """
         return pick_rows(words, written.clamp(max=words.size(1) - 1))
 

@@ -22,14 +22,11 @@ from vaswani_plugin.modules.attention import masked_softmax, scaled_dot_product_
 State = tuple[Tensor, Tensor]
 """h and c of every layer after the last step, each (N, B, D)."""
 
-INITIAL_BOUND = 0.08
 
-
-@torch.no_grad()
 def initialize_uniformly(module: nn.Module) -> None:
     """Draw every parameter from uniform(-0.08, 0.08) (Sutskever et al. 2014, section 3.4)."""
     for parameter in module.parameters():
-        parameter.uniform_(-INITIAL_BOUND, INITIAL_BOUND)
+        nn.init.uniform_(parameter, -0.08, 0.08)
 
 
 def lengths_on_cpu(padding: Tensor) -> Tensor:
@@ -42,14 +39,9 @@ def lengths_on_cpu(padding: Tensor) -> Tensor:
 
 
 def reading_order(padding: Tensor, reverse: bool = False) -> Tensor:
-    """Return the columns of the real tokens in reading order, then those of the padding.
+    """Return the columns of the real tokens in reading order, then those of the padding, (B, S).
 
-    Args:
-        padding: (B, S), True at padding, which may be on either side.
-        reverse: read the tokens from last to first.
-
-    Returns:
-        Column numbers in the order in which to read them, (B, S).
+    `padding` (B, S) is True at padding, on either side; `reverse` reads from last to first.
     """
     if not reverse:
         return padding.byte().argsort(dim=1, stable=True)
@@ -78,9 +70,6 @@ class RecurrentEncoder(nn.Module):
         dropout: between the layers.
         both_ways: each layer is two LSTMs of D/2 units, one of which reads backwards.
         reverse: read the sentence backwards (Sutskever et al. 2014, section 3.3).
-
-    Raises:
-        ValueError: when D is odd and has to be halved.
     """
 
     def __init__(
@@ -92,8 +81,6 @@ class RecurrentEncoder(nn.Module):
         reverse: bool = False,
     ) -> None:
         super().__init__()
-        if both_ways and width % 2:
-            raise ValueError(f"--d-model {width} can't be halved for two directions; make it even")
         self.both_ways, self.reverse = both_ways, reverse
         self.lstm = make_lstm(width, width // (1 + both_ways), layers, dropout, both_ways)
 
@@ -151,11 +138,7 @@ class RecurrentEncoder(nn.Module):
 
 
 class SourceContext(nn.Module, ABC):
-    """Combines a decoder's state with its context: tanh(W [c_i; s_i]). Subclasses define c_i.
-
-    Args:
-        width: D, of the decoder's and of the encoder's states.
-    """
+    """Combines a decoder's state with its context: tanh(W [c_i; s_i]). Subclasses define c_i."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -170,15 +153,12 @@ class SourceContext(nn.Module, ABC):
     def forward(
         self, states: Tensor, memory: Tensor, padding: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Compute the combined states.
+        """Compute the combined states (B, T, D), and alpha (B, T, S), whose rows sum to 1.
 
         Args:
             states: s_i, (B, T, D).
             memory: h_j, (B, S, D).
             padding: (B, S), True at padding; None where there is none.
-
-        Returns:
-            (B, T, D), and alpha (B, T, S), each row of which sums to 1.
         """
         mask = None if padding is None else ~padding[:, None]
         context, weights = self.contexts(states, memory, mask)
@@ -318,13 +298,7 @@ class RecurrentOutput(NamedTuple):
 
 
 class SourceReader(nn.Module):
-    """Embeds sources and runs the encoder's LSTM over them.
-
-    Args:
-        embedding: V x D.
-        layers: the LSTM.
-        dropout: on the embeddings.
-    """
+    """Embeds sources, with dropout, and runs the encoder's LSTM over them."""
 
     def __init__(self, embedding: nn.Embedding, layers: RecurrentEncoder, dropout: float) -> None:
         super().__init__()
@@ -334,9 +308,7 @@ class SourceReader(nn.Module):
     def read(self, tokens: Tensor, lengths: Tensor | None = None) -> RecurrentMemory:
         """Encode tokens (B, S), padded on either side.
 
-        Args:
-            tokens: (B, S).
-            lengths: of the sentences, (B,), on the CPU; None: they are counted on the device.
+        `lengths` (B,) of the sentences are on the CPU; None: they are counted on the device.
         """
         padding = tokens.eq(self.padding_idx)
         lengths = lengths_on_cpu(padding) if lengths is None else lengths
@@ -347,13 +319,9 @@ class SourceReader(nn.Module):
 
 
 class TargetReader(nn.Module):
-    """Embeds targets, runs the decoder's LSTM over them, and projects.
+    """Embeds targets, runs the decoder's LSTM over them, and projects by another matrix V x D.
 
-    Args:
-        embedding: V x D.
-        projection: V x D; only its weight is used.
-        layers: the LSTM, with or without attention.
-        dropout: on the embeddings and before the projection.
+    Dropout is on the embeddings and before the projection.
     """
 
     def __init__(

@@ -50,32 +50,15 @@ class Dropouts(NamedTuple):
     weights: float = 0.0
 
 
-NO_DROPOUT = Dropouts()
-
-
 def locked_dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    """Drop the same elements in every step of a text.
-
-    Args:
-        x: (B, T, D).
-        p: probability of dropping an element.
-        training: False leaves x as it is.
-    """
+    """Drop the same elements of x (B, T, D) in every step of a text."""
     if not training or p == 0:
         return x
     return x * F.dropout(torch.ones_like(x[:, :1]), p)
 
 
 def word_dropout(x: Tensor, tokens: Tensor, vocabulary: int, p: float, training: bool) -> Tensor:
-    """Drop whole words: one that is dropped is so wherever it stands in the batch.
-
-    Args:
-        x: embedded words, (B, T, D).
-        tokens: their numbers, (B, T).
-        vocabulary: V.
-        p: probability of dropping a word.
-        training: False leaves x as it is.
-    """
+    """Drop embedded words (B, T, D): one that is dropped is so wherever it stands in the batch."""
     if not training or p == 0:
         return x
     kept = F.dropout(x.new_ones(vocabulary), p)
@@ -92,9 +75,6 @@ class RecurrentLanguageModel(nn.Module):
         units: H, of the layers before the last one.
         layers: N.
         dropouts: probabilities of dropping.
-
-    Raises:
-        ValueError: when a size is below 1, or a probability is not from 0 to below 1.
     """
 
     def __init__(
@@ -104,15 +84,9 @@ class RecurrentLanguageModel(nn.Module):
         width: int,
         units: int,
         layers: int,
-        dropouts: Dropouts = NO_DROPOUT,
+        dropouts: Dropouts,
     ) -> None:
         super().__init__()
-        for name, size in (("d-model", width), ("units", units), ("layers", layers)):
-            if size < 1:
-                raise ValueError(f"--{name} is {size}; it must be at least 1")
-        for name, p in dropouts._asdict().items():
-            if not 0 <= p < 1:
-                raise ValueError(f"the dropout of {name} is {p}; it must be from 0 to below 1")
         self.padding_idx, self.dropouts = padding_idx, dropouts
         self.embedding = Embedding(vocabulary, width, padding_idx)
         sizes = [width, *[units] * (layers - 1), width]

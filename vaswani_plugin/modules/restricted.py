@@ -16,16 +16,10 @@ from vaswani_plugin.modules.masks import Window
 def restricted_attention(
     q: Tensor, k: Tensor, v: Tensor, window: Window, dropout: float, scale: float
 ) -> Tensor:
-    """Compute Eq. 1, where each position sees only its window.
+    """Compute Eq. 1, where each position sees only its window, and always itself.
 
-    Args:
-        q, k, v: (B, H, T, K), (B, H, T, K), (B, H, T, V).
-        window: the window, and the padding.
-        dropout: probability of dropping a weight.
-        scale: multiplies the scores.
-
-    Returns:
-        (B, H, T, V); a position always sees itself.
+    (B, H, T, K), (B, H, T, K), (B, H, T, V) -> (B, H, T, V). `dropout` is the probability of
+    dropping a weight, `scale` multiplies the scores.
     """
     length = q.size(2)
     window = Window(min(window.before, length - 1), min(window.after, length - 1), window.visible)

@@ -12,18 +12,7 @@ def learning_rate(step: int, d_model: int, warmup_steps: int, factor: float = 1.
 
     Returns:
         The learning rate.
-
-    Raises:
-        ValueError: when an argument is out of range.
     """
-    if step < 0:
-        raise ValueError(f"step is {step}; it must not be negative")
-    if d_model < 1:
-        raise ValueError(f"d_model is {d_model}; it must be at least 1")
-    if warmup_steps < 0:
-        raise ValueError(f"warm-up is {warmup_steps} updates; it must not be negative")
-    if not 0 < factor < float("inf"):
-        raise ValueError(f"the factor of the learning rate is {factor}; it must be in (0, inf)")
     step = max(step, 1)
     decay = step**-0.5
     growth = step * warmup_steps**-1.5 if warmup_steps else decay

@@ -1,5 +1,7 @@
 """The Transformer (section 3, Figure 1): encoder, decoder and projection. It needs only PyTorch.
 
+A language model is the decoder alone, without cross-attention.
+
 Axes: B batch, S source length, T target length, D d_model, H heads, V vocabulary.
 """
 
@@ -10,12 +12,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vaswani_plugin.modules.attention import KeyValueCache, MultiHeadAttention
-from vaswani_plugin.modules.embedding import Embedding
-from vaswani_plugin.modules.feed_forward import FeedForward
-from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer
+from vaswani_plugin.modules.embedding import (
+    Embedding,
+    SinusoidalPositions,
+    add_positions,
+    position_ids,
+)
+from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward
 from vaswani_plugin.modules.masks import Window, neighbourhood, padding_mask, past_mask
 from vaswani_plugin.modules.parser import NextWord
-from vaswani_plugin.modules.positions import SinusoidalPositions, add_positions, position_ids
 
 Cache = dict[str, KeyValueCache]
 """Caches of a decoder's attentions, by the attention's name; empty before the first step."""
@@ -180,6 +185,37 @@ class Decoder(Stack):
         return self.projection.project(features)
 
 
+class LanguageModel(Stack):
+    """The decoder of Figure 1 without cross-attention; one matrix embeds and projects."""
+
+    def __init__(self, embedding: Embedding, *others, **options) -> None:
+        super().__init__(embedding, *others, **options)
+        self.projection = embedding
+
+    def forward(
+        self,
+        tokens: Tensor,
+        cache: Cache | None = None,
+        right_padded: bool = False,
+        need_weights: bool = False,
+    ) -> Output:
+        """Compute the features of each next token of texts shifted right; see `Decoder.forward`."""
+        past = cached_positions(cache)
+        mask = past_mask(tokens, self.padding_idx, past, self.window, right_padded)
+        x = self.embed(tokens, past)
+        all_weights, states = [], [x]
+        for number, layer in enumerate(self.layers):
+            own = layer_cache(cache, number, "self")
+            x, weights = self.run(layer, x, mask, mask is None, own, need_weights)
+            states.append(x)
+            all_weights += [weights] if need_weights else []
+        return Output(x, all_weights, [], states)
+
+    def project(self, features: Tensor) -> Tensor:
+        """(..., D) -> logits (..., V)."""
+        return self.projection.project(features)
+
+
 class EncoderDecoder(nn.Module):
     """Figure 1, of an encoder and a decoder."""
 
@@ -197,12 +233,9 @@ class EncoderDecoder(nn.Module):
     def decode(
         self, target: Tensor, memory: Memory, cache: Cache | None = None, **options
     ) -> Output:
-        """Compute the features of each next token; for the options see `Decoder.forward`.
+        """Compute the features of each next token of targets shifted right, (B, T).
 
-        Args:
-            target: shifted right, (B, T).
-            memory: of `encode`.
-            cache: see `Decoder.forward`.
+        For cache and options see `Decoder.forward`.
         """
         added = None
         if memory.words is not None:
@@ -211,18 +244,7 @@ class EncoderDecoder(nn.Module):
         return self.decoder(target, memory.features, memory.mask, cache, added=added, **options)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Compute the logits of the next tokens.
-
-        Args:
-            source: (B, S).
-            target: shifted right, (B, T).
-
-        Returns:
-            Logits (B, T, V).
-
-        Raises:
-            ValueError: when a sequence has more than `max_positions` tokens.
-        """
+        """Source (B, S) and target shifted right (B, T) -> logits of the next tokens (B, T, V)."""
         return self.decoder.project(self.decode(target, self.encode(source)).features)
 
 
@@ -240,7 +262,7 @@ class Transformer(EncoderDecoder):
         max_positions: longest sequence in tokens.
 
     Raises:
-        ValueError: when a size is below 1, d_model is odd, or the heads don't divide it.
+        ValueError: the heads don't divide d_model.
     """
 
     def __init__(
@@ -255,9 +277,7 @@ class Transformer(EncoderDecoder):
         dropout: float = 0.1,
         max_positions: int = 1024,
     ) -> None:
-        if min(layers, d_model, max_positions) < 1:
-            raise ValueError("layers, d_model and max_positions must be at least 1")
-        if heads < 1 or d_model % heads:
+        if d_model % heads:
             raise ValueError(f"{heads} heads don't divide d_model, {d_model}")
 
         def attention() -> MultiHeadAttention:

@@ -13,7 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vaswani_plugin.modules.length_penalty import length_penalty
 from vaswani_plugin.search.models import chosen_rows
 
 _EMPTY = torch.empty(0, device="cpu")
@@ -35,6 +34,19 @@ class Found(NamedTuple):
     attention: Tensor
     alignment: Any
     positional_scores: Tensor
+
+
+def length_penalty(length: Any, alpha: float) -> Any:
+    """Wu et al. 2016, Eq. 14, used in section 6.1: lp(Y) = ((5 + |Y|) / 6)^alpha.
+
+    Args:
+        length: |Y|, tokens of the hypothesis, end of sentence included: a number or a tensor.
+        alpha: the exponent; 0 ranks by probability alone; the paper uses 0.6.
+
+    Returns:
+        The divisor, of the same kind; 1 at length 1.
+    """
+    return ((5 + length) / 6) ** alpha
 
 
 class PaperRules:

@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vaswani_plugin.model.build import packing
-from vaswani_plugin.modules.language_model import LanguageModel
 from vaswani_plugin.modules.one_layer import OneLayerLanguageModel
 from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel
+from vaswani_plugin.modules.transformer import LanguageModel
 from vaswani_plugin.search.models import Beams, RowBeams, Sources, Start
 from vaswani_plugin.search.recurrent import RecurrentTextBeams
 

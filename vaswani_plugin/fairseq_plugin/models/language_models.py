@@ -34,10 +34,10 @@ from vaswani_plugin.model.configuration import (
     OneLayerConfiguration,
     RecurrentLanguageModelConfiguration,
 )
-from vaswani_plugin.modules.language_model import LanguageModel
 from vaswani_plugin.modules.one_layer import OneLayerLanguageModel
 from vaswani_plugin.modules.recurrent import reading_order, reordered
 from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel
+from vaswani_plugin.modules.transformer import LanguageModel
 
 Extra = dict[str, list[Tensor | None]]
 
