@@ -1,8 +1,5 @@
 """Hugging Face's transformers loads what we export and computes what our model computes."""
 
-import json
-import shutil
-
 import pytest
 import torch
 import yaml
@@ -13,9 +10,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.huggingface_export import (
     export_to_huggingface,
 )
-from vaswani_plugin.export.huggingface_import import import_from_huggingface
 from vaswani_plugin.inference.bundle import Bundle
-from vaswani_plugin.inference.translator import Translator
 from vaswani_plugin.search.models import TransformerModel
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
@@ -99,25 +94,6 @@ def test_logits_are_the_same(exported):
         ).logits
     assert expected.std() > 1
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
-
-
-@pytest.mark.parametrize("is_saved_there", [False, True])
-def test_the_way_back_gives_the_same_weights(exported, tmp_path, is_saved_there):
-    """transformers writes other names for shared weights and leaves the sinusoids out."""
-    bundle, folder = exported
-    languages = ()
-    if is_saved_there:
-        load(folder).save_pretrained(tmp_path / "saved")
-        transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / "saved")
-        folder, languages = tmp_path / "saved", ("en", "de")
-    import_from_huggingface(folder, tmp_path / "back", *languages)
-    before, after = (Bundle.load(path).load_transformer() for path in (bundle, tmp_path / "back"))
-    expected, found = before.model.state_dict(), after.model.state_dict()
-    assert expected.keys() == found.keys()
-    assert all(torch.equal(found[name], weight) for name, weight in expected.items())
-    assert before.source == after.source and before.target == after.target
-    pipelines = [Bundle.load(path).pipeline for path in (bundle, tmp_path / "back")]
-    assert len({tuple(map(pipeline.encode, LINES)) for pipeline in pipelines}) == 1
 
 
 def test_tokenizers_agree(exported):
@@ -219,106 +195,3 @@ def test_two_dictionaries_have_no_tokenizer_there(tmp_path):
     front = yaml.safe_load((tmp_path / "hf" / "README.md").read_text().split("---")[1])
     assert front["language"] == ["en", "de"] and front["library_name"] == "transformers"
     assert not (tmp_path / "hf" / "tokenizer_config.json").exists()
-
-
-@pytest.fixture(scope="module")
-def marian(tmp_path_factory):
-    """A MarianMT that transformers trained, with the special tokens of Marian's released models."""
-    folder = tmp_path_factory.mktemp("marian")
-    write_pieces(folder)
-    text = (folder / "dict.en.txt").read_text(encoding="utf-8").split("\n")[:-1]
-    symbols = ["</s>", "<unk>", *(line.rpartition(" ")[0] for line in text), "<pad>"]
-    pad, saved = len(symbols) - 1, folder / "saved"
-    config = transformers.MarianConfig(
-        vocab_size=len(symbols),
-        d_model=32,
-        **{f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in MARIANS.items()},
-        activation_function="relu",
-        scale_embedding=True,
-        dropout=0.0,
-        max_position_embeddings=64,
-        pad_token_id=pad,
-        eos_token_id=0,
-        forced_eos_token_id=0,
-        decoder_start_token_id=pad,
-        bad_words_ids=[[pad]],
-    )
-    torch.manual_seed(1)
-    model = transformers.MarianMTModel(config)
-    saved.mkdir()
-    for name in ("source.spm", "target.spm"):
-        (saved / name).write_bytes((folder / "pieces").read_bytes())
-    numbers = {symbol: number for number, symbol in enumerate(symbols)}
-    (saved / "vocab.json").write_text(json.dumps(numbers), encoding="utf-8")
-    tokenizer_config = {"source_lang": "en", "target_lang": "de"}
-    tokenizer_config["tokenizer_class"] = "MarianTokenizer"
-    (saved / "tokenizer_config.json").write_text(json.dumps(tokenizer_config))
-    tokenizer = transformers.AutoTokenizer.from_pretrained(saved)
-    batch = tokenizer(SENTENCES, return_tensors="pt", padding=True)
-    labels = batch.input_ids.flip(0).masked_fill(batch.input_ids.flip(0) == pad, -100)
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    for _ in range(120):
-        optimizer.zero_grad()
-        model(**batch, labels=labels).loss.backward()
-        optimizer.step()
-    model.generation_config.num_beams = 6
-    model.eval().save_pretrained(saved)
-    return saved, model, tokenizer
-
-
-MARIANS = {"layers": 2, "ffn_dim": 64, "attention_heads": 4}
-
-
-def test_a_model_that_starts_with_padding_computes_the_same(marian, tmp_path):
-    """As all of Marian's released ones do; without <s> in the vocabulary, as they are."""
-    folder, model, tokenizer = marian
-    import_from_huggingface(folder, tmp_path / "bundle")
-    translator = Translator.from_pretrained(tmp_path / "bundle")
-    assert translator.settings.beam == 6
-    # transformers' `generate` takes the start from generation_config.json first.
-    path = shutil.copytree(folder, tmp_path / "other") / "generation_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"decoder_start_token_id": 0}))
-    import_from_huggingface(path.parent, tmp_path / "of_other")
-    other = Bundle.load(tmp_path / "of_other").load_transformer().model
-    assert other.decoder.embedding.weight is other.encoder.embedding.weight
-    batch = tokenizer(SENTENCES, return_tensors="pt", padding=True)
-    greedy = model.generate(**batch, num_beams=1, do_sample=False, max_new_tokens=60)
-    expected = tokenizer.batch_decode(greedy, skip_special_tokens=True)
-    found = [each.text for each in translator.translate(SENTENCES, beam=1)]
-    assert found == expected and len(set(found)) > 3
-    for source, target in zip(SENTENCES, reversed(SENTENCES), strict=True):
-        pair = tokenizer(source, text_target=target, return_tensors="pt")
-        with torch.no_grad():
-            log_p = model(**pair).logits.log_softmax(-1)
-        theirs = log_p.gather(-1, pair.labels[..., None])[0, :, 0]
-        ours = torch.tensor(translator.score([(source, target)])[0].token_scores)
-        torch.testing.assert_close(ours, theirs, atol=1e-3, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        ("config.json", {"activation_function": "swish"}, "activation_function is 'swish'.*'relu'"),
-        ("config.json", {"decoder_ffn_dim": 7}, "encoder_ffn_dim and decoder_ffn_dim differ"),
-        ("config.json", {"model_type": "bart"}, "model_type is 'bart'"),
-        ("config.json", {"encoder_layers": 9}, "should hold 9 layers of the encoder"),
-        ("config.json", {"eos_token_id": [0, 1]}, r"eos_token_id is \[0, 1\]"),
-        ("config.json", {"no_repeat_ngram_size": 3}, "no_repeat_ngram_size is 3"),
-        ("generation_config.json", {"do_sample": True}, "do_sample is True"),
-        ("generation_config.json", {"bad_words_ids": [[5]]}, "bad_words_ids is"),
-        ("vocab.json", {"<extra>": 10_000}, "should number the model's"),
-        ("tokenizer_config.json", {"source_lang": None}, "give --source-lang"),
-        ("model.safetensors", None, "model.safetensors: no weights of a model"),
-        ("target.spm", None, "source.spm and .*target.spm differ"),
-    ],
-)
-def test_what_a_bundle_cannot_express_is_refused(marian, tmp_path, name, change, message):
-    """Damaged files (None) and every field that changes the result."""
-    path = shutil.copytree(marian[0], tmp_path / "saved") / name
-    if change is None:
-        path.write_bytes(path.read_bytes()[:-9])
-    else:
-        path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(ValueError, match=message) as error:
-        import_from_huggingface(path.parent, tmp_path / "back")
-    assert "\n" not in str(error.value) and not (tmp_path / "back").exists()

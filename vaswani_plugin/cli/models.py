@@ -63,40 +63,28 @@ def average(
 
 def import_(
     *,
-    origin: Annotated[Literal["fairseq", "huggingface"], "--from"] = "fairseq",
     checkpoint: Place,
-    data_bin: Folder | None = None,
+    data_bin: Folder,
     source_lang: Annotated[str, "LANG"] | None = None,
     target_lang: Annotated[str, "LANG"] | None = None,
     output: Place,
     format: Format = "text",
 ) -> None:
-    """Convert fairseq's own transformer or Hugging Face's MarianMT into a model of this project.
+    """Convert a checkpoint of fairseq's own transformer into one of this project.
 
     Example: vaswani import --checkpoint stock.pt --data-bin data-bin --output ours.pt
 
     Args:
-        origin: what wrote the model.
-        checkpoint: fairseq: the checkpoint file; huggingface: the MarianMT folder.
-        data_bin: fairseq: the folder of the dictionaries (dict.*.txt) that it was trained with.
+        checkpoint: the checkpoint file.
+        data_bin: the folder of the dictionaries (dict.*.txt) that it was trained with.
         source_lang: source language (default: from the checkpoint or the file names).
         target_lang: target language (default: from the checkpoint or the file names).
-        output: fairseq: the checkpoint file to write; huggingface: the bundle folder to make.
+        output: the checkpoint file to write.
     """
-    languages = source_lang, target_lang
-    if (data_bin is None) == (origin == "fairseq"):
-        raise UserError(
-            "--data-bin goes with --from fairseq, which needs it, and with nothing else"
-        )
     start_fairseq()
-    if origin == "huggingface":
-        from vaswani_plugin.export.huggingface_import import import_from_huggingface
+    from vaswani_plugin.export.stock_fairseq import import_stock
 
-        config = import_from_huggingface(checkpoint, output, *languages)
-    else:
-        from vaswani_plugin.export.stock_fairseq import import_stock
-
-        config = import_stock(checkpoint, data_bin, output, *languages)
+    config = import_stock(checkpoint, data_bin, output, source_lang, target_lang)
     sizes = ", ".join(f"{key} {value}" for key, value in config.items() if value is not None)
     text = f"wrote {output}, a vaswani_transformer: {sizes}"
     show({"output": str(output), "model": config}, text, format)

@@ -1,4 +1,4 @@
-"""Hugging Face's MarianMT: a bundle of a translation model for transformers, and weights both ways.
+"""Hugging Face's MarianMT: a bundle of a translation model for transformers.
 
 Both models are post-norm, with ReLU, embeddings times sqrt(d_model) and the sinusoids of section
 3.5. There are two differences:
@@ -33,7 +33,6 @@ from vaswani_plugin.export.exported_model import (
     TranslationModel,
     Weights,
     departures,
-    from_fairseq_weights,
     generation_defaults,
     new_folder,
     read_model,
@@ -65,11 +64,6 @@ from vaswani_plugin.text.settings import (
 
 _PROJECTION, _HEAD = "decoder.output_projection.weight", "lm_head.weight"
 _EMBEDDINGS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
-_COMPUTED = {
-    "model.encoder.embed_positions.weight",
-    "model.decoder.embed_positions.weight",
-    "final_logits_bias",
-}
 MARIANS_EPSILON = 1e-5
 NEVER = -1e9
 """A logit whose probability is 0 in float32."""
@@ -87,18 +81,6 @@ def to_marian(weights: Weights, epsilon: float) -> Weights:
         for name, tensor in to_fairseq_weights(weights).items()
     }
     return _converted(named, order, factor)
-
-
-def from_marian(weights: Weights, epsilon: float = MARIANS_EPSILON) -> Weights:
-    """The inverse of `to_marian`; drops the tables that Marian computes."""
-    width = weights["model.decoder.layers.0.fc1.weight"].size(1)
-    kept = {name: tensor for name, tensor in weights.items() if name not in _COMPUTED}
-    back = _converted(kept, sines_first(width).argsort(), 1 / stream_factor(epsilon))
-    named = {
-        _PROJECTION if name == _HEAD else name.removeprefix("model."): tensor
-        for name, tensor in back.items()
-    }
-    return from_fairseq_weights(named)
 
 
 def with_more_rows(weights: Weights, rows: int, unknown: int) -> Weights:
