@@ -414,7 +414,7 @@ print(f"numbers below a million without a mistake: {right} of {len(tests)}")
 # open hypothesis can come among the best four any more. Beginnings and their log P:
 
 # %%
-from vaswani_plugin.search.finished import length_penalty
+from vaswani_plugin.search.options import length_penalty
 
 
 @torch.no_grad()

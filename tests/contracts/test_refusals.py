@@ -33,7 +33,7 @@ BAD = {
     "complexity --k 1": "--k is 1; it must be at least 2",
     "complexity --plot x.png": "--plot draws measured times: give --measure too",
     "complexity --measure --plot x.docx": "x.docx: a plot ends in .png or .svg",
-    f"{COMPLETE} --top-k 3 ba": "top_k goes with sampling",
+    f"{COMPLETE} --top-k 3 ba": "top-k and top-p go with sampling",
     f"{COMPLETE} --max-new-tokens 32 ba": "the model has 32 positions; give at most 31",
     "cost --hours 1": "--hours needs a rate: give --device or --teraflops",
     "cost --hours 1 --teraflops -2": "TFLOP/s is -2.0; it must be a number above 0",

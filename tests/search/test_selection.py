@@ -9,7 +9,8 @@ import search_reference
 import torch
 
 from vaswani_plugin.search.candidates import best, diverse_candidates, sampled_candidates
-from vaswani_plugin.search.finished import PaperRules, length_penalty
+from vaswani_plugin.search.finished import PaperRules
+from vaswani_plugin.search.options import length_penalty
 
 
 def random_log_p(sentences, beams, vocabulary, seed=0):

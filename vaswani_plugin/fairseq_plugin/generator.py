@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from fairseq import utils
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
@@ -81,8 +82,15 @@ class BeamSearchGenerator(Search):
             raise UserError("constraints: our search has none; take fairseq's own generator")
         inputs = dict(sample["net_input"])
         inputs.pop("prev_output_tokens", None)
-        found = self.run(inputs.pop("src_tokens"), inputs, prefix_tokens, bos_token)
-        return [[hypothesis._asdict() for hypothesis in hypotheses] for hypotheses in found]
+        sources = inputs.pop("src_tokens")
+        found = self.run(sources, inputs, prefix_tokens, bos_token)
+        results = [[hypothesis._asdict() for hypothesis in hypotheses] for hypotheses in found]
+        if self.options.print_alignment == "soft":
+            for source, hypotheses in zip(sources.cpu(), results, strict=True):
+                for one in hypotheses:
+                    given = one["attention"].T, source, one["tokens"], self.pad, self.eos
+                    one["alignment"] = utils.extract_soft_alignment(*given)
+        return results
 
 
 def allow_only(choose: Callable[[int, Tensor], list[int]]) -> Constraint:

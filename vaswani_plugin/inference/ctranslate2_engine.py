@@ -21,8 +21,7 @@ from vaswani_plugin.inference.attention import RawAttention
 from vaswani_plugin.inference.bundle import read_export
 from vaswani_plugin.inference.texts import Hypothesis, Tokens
 from vaswani_plugin.processor import has_vnni, instructions
-from vaswani_plugin.search.finished import length_penalty
-from vaswani_plugin.search.options import PAPER_DECODING, SearchOptions
+from vaswani_plugin.search.options import PAPER_DECODING, SearchOptions, length_penalty
 
 PATIENCE = 2
 # CTranslate2 divides log P by |Y| to this power, in effect by 1. With an exponent of 0 it would

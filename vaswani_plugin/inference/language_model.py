@@ -54,7 +54,7 @@ from vaswani_plugin.search.options import (
     require_at_least_1,
     require_choice,
 )
-from vaswani_plugin.search.text_models import TextModel
+from vaswani_plugin.search.other_models import TextModel
 from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, load_text_dictionary
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.sentences import check_text
@@ -221,7 +221,7 @@ class LanguageModel(LoadedFromFiles):
             raise UserError(
                 f"min_new_tokens {min_new_tokens} exceeds max_new_tokens {most}; lower it"
             )
-        chosen = Options.of(options)
+        chosen = Options(**options)
         search = chosen.search(1, 0.0, min_len=min_new_tokens)
         room = self.positions - most - 1
         read = (

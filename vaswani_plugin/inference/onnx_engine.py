@@ -16,8 +16,7 @@ from torch import Tensor
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle, made_by, read_export
 from vaswani_plugin.inference.search_engine import SearchEngine
-from vaswani_plugin.search.models import Dictionary as SearchDictionary
-from vaswani_plugin.search.models import Start, all_rows, chosen_rows
+from vaswani_plugin.search.models import EncoderDecoderModel, Start, all_rows, chosen_rows
 from vaswani_plugin.text.dictionary import Dictionary, dictionary_name
 from vaswani_plugin.text.settings import CONFIG, ONNX_ENCODER, OURS
 
@@ -86,11 +85,10 @@ class Graph:
         }
 
 
-class OnnxTransformer:
-    """The three graphs of a folder; see `search.models.PairModel`."""
+class OnnxTransformer(EncoderDecoderModel):
+    """The three graphs of a folder."""
 
     decoder: None = None
-    dictionary: SearchDictionary | None = None
 
     def __init__(self, folder: Path, padding_idx: int, threads: int) -> None:
         kinds = {f"{OURS}.{name}": int for name in POSITIONS}
@@ -129,7 +127,7 @@ class OnnxTransformer:
     def token_log_probabilities(
         self, sources: Tensor, rows: Tensor, previous: Tensor, target: Tensor
     ) -> Tensor:
-        """See `search.models.PairModel`."""
+        """See `search.models.EncoderDecoderModel`."""
         encoded = self.encode(sources)
         inputs = {name: tensor[rows] for name, tensor in encoded.items()}
         logits = self.first.run({"input_ids": previous, **inputs})["logits"]

@@ -169,7 +169,7 @@ class Parser(LoadedFromFiles):
             An iterator. An error of a sentence, or of the stream, is raised after the trees of the
             earlier sentences.
         """
-        chosen = Options.of({"batch_tokens": 2048, **options}, samples=False)
+        chosen = Options(**{"batch_tokens": 2048, **options})
         paper = PARSER_DECODING | ({"beam": self.settings.beam} if self.settings.beam else {})
         given = chosen, chosen.search(**paper), unconstrained
         read = (self._read(number, line) for number, line in enumerate(sentences, start=1))

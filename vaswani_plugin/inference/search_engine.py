@@ -19,7 +19,7 @@ from vaswani_plugin.model.configuration import RecurrentConfiguration
 from vaswani_plugin.modules.transformer import EncoderDecoder
 from vaswani_plugin.search.beam_search import StartTracking
 from vaswani_plugin.search.finished import Found
-from vaswani_plugin.search.models import PairModel, TransformerModel, padded
+from vaswani_plugin.search.models import EncoderDecoderModel, TransformerModel, padded
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
 from vaswani_plugin.text.dictionary import Dictionary
@@ -47,7 +47,7 @@ class SearchEngine:
 
     def __init__(
         self,
-        models: list[PairModel],
+        models: list[EncoderDecoderModel],
         source: Dictionary,
         target: Dictionary,
         device: torch.device,
@@ -194,11 +194,11 @@ class TorchEngine(SearchEngine):
         return RawAttention(arrays, unknown)
 
 
-def searched_model(loaded: Loaded) -> PairModel:
+def searched_model(loaded: Loaded) -> EncoderDecoderModel:
     """A loaded encoder-decoder as the search takes it."""
     if isinstance(loaded.model, EncoderDecoder):
         return TransformerModel(loaded.model)
-    from vaswani_plugin.search.recurrent import RecurrentModel  # most models are none
+    from vaswani_plugin.search.other_models import RecurrentModel  # most models are none
 
     assert isinstance(loaded.sizes, RecurrentConfiguration)
     longest = loaded.sizes.max_source_positions, loaded.sizes.max_target_positions

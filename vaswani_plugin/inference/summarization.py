@@ -125,7 +125,7 @@ class Summarizer(LoadedFromFiles):
                 f"max_length {most}: beside {self.article_tokens} units of article the model's "
                 f"{self.model.positions} positions leave {room}"
             )
-        chosen, paper = Options.of(options, samples=False), PAPER_DECODING
+        chosen, paper = Options(**options), PAPER_DECODING
         if chosen.nbest != 1:
             raise UserError("nbest: there is one summary of an article")
         search = chosen.search(self.beam or paper["beam"], paper["lenpen"])

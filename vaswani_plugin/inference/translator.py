@@ -387,7 +387,7 @@ class Translator(LoadedFromFiles):
         return Attention.of(source, text, (source_tokens, target_tokens), raw)
 
     def _options(self, align: bool, options: dict[str, Any]) -> tuple[Options, SearchOptions]:
-        chosen, paper = Options.of(options), dict(PAPER_DECODING)
+        chosen, paper = Options(**options), dict(PAPER_DECODING)
         paper["beam"] = self.settings.beam or paper["beam"]
         return chosen, chosen.search(**paper, print_alignment="hard" if align else None)
 

@@ -25,38 +25,33 @@ from vaswani_plugin.kernels.packed_layers import (
     PackedSelfAttention,
     packed_norm,
 )
-from vaswani_plugin.modules.attention import MultiHeadAttention
-from vaswani_plugin.modules.embedding import (
-    Embedding,
-    LearnedPositions,
-    SinusoidalPositions,
-    add_positions,
-)
-from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward
-from vaswani_plugin.modules.parser import NextWord
+from vaswani_plugin.modules.embedding import add_positions
+from vaswani_plugin.modules.layers import DecoderLayer, EncoderLayer
 from vaswani_plugin.modules.transformer import Cache, Decoder, LanguageModel, Memory
 from vaswani_plugin.processor import runs_on_host
 
 _SUB_LAYERS = "self_attention self_attention_norm feed_forward feed_forward_norm"
 _CROSS = "cross_attention cross_attention_norm"
+_NORM = "normalized_shape eps elementwise_affine weight bias"
 _STACK = "padding_idx dropout window embedding positions layers run_layer projection"
 KNOWN = {
-    nn.Linear: "in_features out_features weight bias",
-    nn.LayerNorm: "normalized_shape eps elementwise_affine weight bias",
-    Embedding: "padding_idx scale weight",
-    LearnedPositions: "max_positions weight",
-    SinusoidalPositions: "max_positions d_model encoding table",
-    MultiHeadAttention: "heads dropout scale query key value output",
-    FeedForward: "w_1 w_2 dropout",
-    AddNorm: "dropout norm",
-    EncoderLayer: _SUB_LAYERS,
-    DecoderLayer: f"{_SUB_LAYERS} {_CROSS}",
-    NextWord: "pad eos ends_word is_word weight",
-    Decoder: f"{_STACK} next_word",
-    LanguageModel: _STACK,
+    "torch.nn.modules.linear.Linear": "in_features out_features weight bias",
+    "torch.nn.modules.normalization.LayerNorm": _NORM,
+    "embedding.Embedding": "padding_idx scale weight",
+    "embedding.LearnedPositions": "max_positions weight",
+    "embedding.SinusoidalPositions": "max_positions d_model encoding table",
+    "attention.MultiHeadAttention": "heads dropout scale query key value output",
+    "layers.FeedForward": "w_1 w_2 dropout",
+    "layers.AddNorm": "dropout norm",
+    "layers.EncoderLayer": _SUB_LAYERS,
+    "layers.DecoderLayer": f"{_SUB_LAYERS} {_CROSS}",
+    "parser.NextWord": "pad eos ends_word is_word weight",
+    "transformer.Decoder": f"{_STACK} next_word",
+    "transformer.LanguageModel": _STACK,
 }
-"""The classes that the packed step replaces, with the names of their attributes. A class with an
-attribute `equals` computes the same as the class that this names, and may have more attributes."""
+"""The classes that the packed step replaces, of PyTorch and of `modules`, with the names of their
+attributes. A class with an attribute `equals` computes the same as the class that this names, and
+may have more attributes."""
 _OF_EVERY_MODULE = frozenset(vars(nn.Module()))
 ROOM = 5
 """Steps for which each clearing leaves free slots, where the past is short."""
@@ -80,7 +75,8 @@ def _is_known(part: nn.Module) -> bool:
         return True
     own = {*vars(part), *part._parameters, *part._buffers, *part._modules} - _OF_EVERY_MODULE
     equal = getattr(kind, "equals", kind)
-    return equal in KNOWN and (equal is not kind or own <= set(KNOWN[kind].split()))
+    name = f"{equal.__module__}.{equal.__qualname__}".removeprefix("vaswani_plugin.modules.")
+    return name in KNOWN and (equal is not kind or own <= set(KNOWN[name].split()))
 
 
 class BeamPast:

@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vaswani_plugin.modules.masks import Window, causal_mask
-from vaswani_plugin.modules.restricted import restricted_attention
 
 KeyValueCache = dict[str, Tensor]
 """Keys (B, H, S, K) under "key" and values (B, H, S, V) under "value"; empty before use."""
@@ -134,6 +133,8 @@ class MultiHeadAttention(nn.Module):
         """Eq. 1 by PyTorch's function: (B, H, T, K), (B, H, S, K), (B, H, S, V) -> (B, H, T, V)."""
         dropout = self.dropout if self.training else 0.0
         if isinstance(mask, Window):
+            from vaswani_plugin.modules.restricted import restricted_attention  # few models' (4)
+
             return restricted_attention(q, k, v, mask, dropout, self.scale)
         return F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, scale=self.scale)
 

@@ -6,7 +6,7 @@ Axes: B batch, S source length, T target length, D d_model, H heads, V vocabular
 """
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -20,7 +20,9 @@ from vaswani_plugin.modules.embedding import (
 )
 from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward
 from vaswani_plugin.modules.masks import Window, neighbourhood, padding_mask, past_mask
-from vaswani_plugin.modules.parser import NextWord
+
+if TYPE_CHECKING:
+    from vaswani_plugin.modules.parser import NextWord  # translations have none
 
 Cache = dict[str, KeyValueCache]
 """Caches of a decoder's attentions, by the attention's name; empty before the first step."""
@@ -135,7 +137,7 @@ class Decoder(Stack):
         dropout: float,
         window: int = 0,
         projection: Embedding | None = None,
-        next_word: NextWord | None = None,
+        next_word: "NextWord | None" = None,
     ) -> None:
         super().__init__(embedding, positions, layers, dropout, window)
         self.projection = embedding if projection is None else projection

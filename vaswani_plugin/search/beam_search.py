@@ -124,12 +124,7 @@ class BeamSearch:
         self.results: list[list[Found]] = [[] for _ in limits]
 
     def run(self) -> list[list[Found]]:
-        """The hypotheses of each sentence, the best score first.
-
-        Raises:
-            UserError: a model's output is not a number, or the constraints leave a sentence without
-                any output.
-        """
+        """The hypotheses of each sentence, the best score first."""
         for step in range(self.last_step + 1):
             attention = self.ensemble.step(self.latest, self.parents)
             for tracker in self.trackers:
@@ -279,7 +274,7 @@ class BeamSearch:
             if not own:
                 raise UserError(
                     "no output of a sentence meets all constraints; take some back (no repeated "
-                    "n-grams, a prefix, allowed tokens, a least length)"
+                    "n-grams, a prefix, allowed tokens, a least length), or raise --max-len-b"
                 )
             self.results[sentence] = sorted(own, key=lambda h: -h.score.item())
 

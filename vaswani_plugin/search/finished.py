@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vaswani_plugin.search.models import chosen_rows
+from vaswani_plugin.search.options import length_penalty
 
 _EMPTY = torch.empty(0, device="cpu")
 
@@ -25,7 +26,7 @@ class Found(NamedTuple):
         tokens: with the end of sentence, (T,).
         score: log P / length penalty; all logarithms are natural.
         attention: to the source, (S, T); empty where none is wanted.
-        alignment: see `search.hard_alignment` and `soft_alignment`; empty unless asked for.
+        alignment: see `search.hard_alignment`; empty unless asked for.
         positional_scores: log P of each token, (T,).
     """
 
@@ -34,19 +35,6 @@ class Found(NamedTuple):
     attention: Tensor
     alignment: Any
     positional_scores: Tensor
-
-
-def length_penalty(length: Any, alpha: float) -> Any:
-    """Wu et al. 2016, Eq. 14, used in section 6.1: lp(Y) = ((5 + |Y|) / 6)^alpha.
-
-    Args:
-        length: |Y|, tokens of the hypothesis, end of sentence included: a number or a tensor.
-        alpha: the exponent; 0 ranks by probability alone; the paper uses 0.6.
-
-    Returns:
-        The divisor, of the same kind; 1 at length 1.
-    """
-    return ((5 + length) / 6) ** alpha
 
 
 class PaperRules:

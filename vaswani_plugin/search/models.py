@@ -3,8 +3,8 @@
 A search encodes the sources (`prepare` and `start`), appends a token to every hypothesis (`step`),
 reads the next token's logits, and keeps the sentences that go on (`keep`). Ours answer on any
 device: by the packed step of `kernels` where that knows every part of the model, else by the
-model's own `forward` with a cache. Every sentence has W rows, side by side. `text_models.py` has
-language models, `recurrent.py` the recurrent ones.
+model's own `forward` with a cache. Every sentence has W rows, side by side. `other_models.py` has
+language models and the recurrent ones.
 
 Axes: B sentences, W beams, R = B W rows, S source length, T tokens so far, V vocabulary.
 """
@@ -26,7 +26,7 @@ from vaswani_plugin.processor import runs_on_host
 
 
 class Dictionary(SizedDictionary, Protocol):
-    """Symbols by number; `text.dictionary` and fairseq's own have these methods."""
+    """Symbols by number, as `text.dictionary` and fairseq's own have them."""
 
     def index(self, sym: str) -> int:
         """Number of a symbol; the unknown symbol's number where it is missing."""
@@ -94,33 +94,6 @@ class Model(Protocol):
         """Prepare for a batch: how to start it, and whether threads may share it."""
 
 
-class PairModel(Model, Protocol):
-    """An encoder-decoder that can be searched, and that scores given targets.
-
-    Attributes:
-        longest_source: greatest length of a source, the end of sentence included.
-    """
-
-    @property
-    def longest_source(self) -> int:
-        """See the class."""
-
-    def token_log_probabilities(
-        self, sources: Tensor, rows: Tensor, previous: Tensor, target: Tensor
-    ) -> Tensor:
-        """log P of each token of given targets.
-
-        Args:
-            sources: (B, S), padded on the left.
-            rows: the row of `sources` that each target belongs to, (R,).
-            previous: the targets shifted right, (R, T), padded on the right.
-            target: (R, T), likewise.
-
-        Returns:
-            (R, T), natural logarithms; values at padding are undefined.
-        """
-
-
 SCORED_TOGETHER = 1 << 22
 """Logits of given targets formed at a time: 16 MiB in float32."""
 
@@ -130,14 +103,8 @@ def projected_log_probabilities(
 ) -> Tensor:
     """Compute log P of each target in chunks: the logits are never in memory all at once.
 
-    Args:
-        features: outputs of the decoder, (N, D).
-        targets: numbers of tokens, (N,).
-        project: (n, D) -> logits (n, V).
-        vocabulary: V.
-
-    Returns:
-        Natural logarithms (N,), at least in float32.
+    `features` (N, D) are the decoder's, `targets` (N,) numbers of tokens; `project` makes logits
+    (n, V) of (n, D). Returns natural logarithms (N,), at least in float32.
     """
     rows = max(1, SCORED_TOGETHER // vocabulary)
     found = []
@@ -148,15 +115,15 @@ def projected_log_probabilities(
     return torch.cat(found)
 
 
-class EncoderDecoderModel:
-    """What `TransformerModel` and `RecurrentModel` share: scores of given targets.
+class EncoderDecoderModel(ABC):
+    """An encoder-decoder of `modules` for searches, which also scores given targets.
 
     Args:
-        model: an encoder-decoder of `modules`.
+        model: in evaluation mode from now on.
         longest: source and target in tokens, the ends of sentence included.
     """
 
-    dictionary = None
+    dictionary: Any = None
 
     def __init__(self, model: Any, longest: tuple[int, int]) -> None:
         self.model, self.decoder = model.eval(), model.decoder
@@ -165,13 +132,24 @@ class EncoderDecoderModel:
     def token_log_probabilities(
         self, sources: Tensor, rows: Tensor, previous: Tensor, target: Tensor
     ) -> Tensor:
-        """See `PairModel`."""
+        """log P of each token of given targets, (R, T); values at padding are undefined.
+
+        Args:
+            sources: (B, S), padded on the left.
+            rows: the row of `sources` that each target belongs to, (R,).
+            previous: the targets shifted right, (R, T), padded on the right.
+            target: (R, T), likewise.
+        """
         memory, decoder = self.model.encode(sources).select(rows), self.decoder
         features = self.model.decode(previous, memory, right_padded=True).features  # (R, T, D)
         flat, gold = features.flatten(0, 1), target.flatten()
         vocabulary = decoder.projection.weight.size(0)
         log_p = projected_log_probabilities(flat, gold, decoder.project, vocabulary)
         return log_p.view(target.shape)
+
+    @abstractmethod
+    def prepare(self) -> tuple[Start, bool]:
+        """See `Model`."""
 
 
 class TransformerModel(EncoderDecoderModel):
@@ -219,17 +197,11 @@ def chosen_rows(places: Tensor, width: int) -> Tensor:
 
 
 class RowBeams(ABC):
-    """The part of `Beams` that all models share which have a row for each hypothesis.
+    """The part of `Beams` that all models share which have a row for each hypothesis."""
 
-    Attributes:
-        beams: W of the latest step.
-        features: of the next token, (R, D).
-        project: (..., D) -> logits (..., V).
-    """
-
-    beams = 1
-    features: Tensor
-    project: Callable[[Tensor], Tensor]
+    beams = 1  # of the latest step
+    features: Tensor  # of the next token, (R, D)
+    project: Callable[[Tensor], Tensor]  # (..., D) -> logits (..., V)
 
     def logits(self, sentences: slice) -> Tensor:
         """See `Beams`."""

@@ -1,9 +1,7 @@
-"""Options of a search: as fairseq's flags, with the paper's values, and as Python's keywords."""
+"""Options of a search (section 6.1): the paper's values, fairseq's flags, Python's keywords."""
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 from vaswani_plugin.errors import UserError
 
@@ -13,6 +11,19 @@ PARSER_DECODING: dict[str, Any] = {"beam": 21, "lenpen": 0.3, "max_len_a": 1.0, 
 """Section 6.3: beam of 21, alpha 0.3, output at most 300 tokens longer than the input."""
 MAX_NEW_TOKENS = 100
 """Ours: greatest number of new tokens of a completion, or half of the model's positions if less."""
+
+
+def length_penalty(length: Any, alpha: float) -> Any:
+    """Wu et al. 2016, Eq. 14, used in section 6.1: lp(Y) = ((5 + |Y|) / 6)^alpha.
+
+    Args:
+        length: |Y|, tokens of the hypothesis, end of sentence included: a number or a tensor.
+        alpha: the exponent; 0 ranks by probability alone; the paper uses 0.6.
+
+    Returns:
+        The divisor, of the same kind; 1 at length 1.
+    """
+    return ((5 + length) / 6) ** alpha
 
 
 @dataclass(frozen=True)
@@ -43,28 +54,18 @@ class SearchOptions:
     print_alignment: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the values.
+        """Refuse what would be ignored in silence.
 
         Raises:
-            UserError: when values are out of range or contradict each other.
+            UserError: options contradict each other, or the temperature is 0.
         """
-        if self.beam < 1:
-            raise UserError(f"--beam is {self.beam}; it must be at least 1")
-        for name in (
-            *("lenpen", "max_len_a", "unkpen", "temperature", "sampling_topp"),
-            "diverse_beam_strength",
-        ):
-            if not math.isfinite(value := getattr(self, name)):
-                flag = f"--{name.replace('_', '-')}"
-                raise UserError(f"{flag} is {value}; it must be a finite number")
+        truncations = sum(most > 0 for most in (self.sampling_topk, self.sampling_topp))
         if self.temperature <= 0:
             raise UserError(f"--temperature is {self.temperature}; it must be greater than 0")
-        if not self.sampling and max(self.sampling_topk, self.sampling_topp) > 0:
-            raise UserError("--sampling-topk and --sampling-topp need --sampling")
-        if min(self.sampling_topk, self.sampling_topp) > 0:
-            raise UserError("--sampling-topk and --sampling-topp exclude each other; drop one")
-        if self.sampling and self.diverse_beam_groups > 0:
-            raise UserError("--sampling and --diverse-beam-groups exclude each other; drop one")
+        if truncations and not self.sampling:
+            raise UserError("top-k and top-p go with sampling")
+        if self.sampling and (truncations > 1 or self.diverse_beam_groups > 0):
+            raise UserError("sampling takes top-k or top-p, and no diverse groups; drop one")
         if self.diverse_beam_groups > 0 and self.beam % self.diverse_beam_groups:
             raise UserError(
                 f"--beam {self.beam} can't be shared by --diverse-beam-groups "
@@ -72,14 +73,9 @@ class SearchOptions:
             )
 
 
-OF_SAMPLING = ("top_k", "top_p", "temperature", "seed")
-
-
 @dataclass(frozen=True)
 class Options:
     """Python's keywords of the methods that search, such as `Translator.translate`.
-
-    Parsers and summarizers don't sample.
 
     Args:
         beam: width; 1 is greedy; None: the bundle's, else the paper's (completions: greedy).
@@ -106,41 +102,12 @@ class Options:
     temperature: float | None = None
     seed: int | None = None
 
-    @classmethod
-    def of(cls, given: Mapping[str, Any], samples: bool = True) -> Self:
-        """The options of these keywords; without `samples` those of sampling are unknown.
-
-        Raises:
-            TypeError: there is none of a name; lists those that there are.
-        """
-        known = [option.name for option in fields(cls)]
-        if not samples:
-            known = [name for name in known if name not in ("sampling", *OF_SAMPLING)]
-        for name in given:
-            if name not in known:
-                raise TypeError(f"{name}: no option of that name; there are {', '.join(known)}")
-        return cls(**given)
-
     def search(self, beam: int, lenpen: float, **more: Any) -> SearchOptions:
-        """The options of the search.
-
-        Args:
-            beam, lenpen: where none is chosen.
-            more: of `SearchOptions`.
+        """The options of the search; `beam` and `lenpen` are taken where none is chosen.
 
         Raises:
-            UserError: a value is out of range or contradicts another one; names it.
+            UserError: a value contradicts another one; names it.
         """
-        for name in OF_SAMPLING:
-            if getattr(self, name) is not None and not self.sampling:
-                raise UserError(f"{name} goes with sampling")
-        for name in ("nbest", "beam", "top_k"):
-            if getattr(self, name) is not None:
-                require_at_least_1(name, getattr(self, name))
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise UserError(f"top_p {self.top_p}: must be above 0 and at most 1")
-        if None not in (self.top_k, self.top_p):
-            raise UserError("top_k and top_p exclude each other; drop one")
         if self.sampling and (self.beam or 1) > 1:
             raise UserError("beam and sampling exclude each other")
         width = self.nbest if self.sampling else self.beam or beam

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -68,8 +69,7 @@ class Search:
         random: draws the samples; None: PyTorch's own generator of the device.
 
     Raises:
-        UserError: when a beam exceeds the vocabulary (samples may), or the models' dictionaries
-            differ.
+        UserError: when the models' dictionaries differ.
     """
 
     def __init__(
@@ -92,11 +92,8 @@ class Search:
                     f"tokens) than the task ({len(dictionary)}); an ensemble needs models that "
                     f"were trained on the same binarized data"
                 )
-        if options.beam > len(dictionary) - 1 and not options.sampling:
-            raise UserError(
-                f"--beam is {options.beam} and the target dictionary has {len(dictionary)} tokens; "
-                f"give at most {len(dictionary) - 1}: padding is never output"
-            )
+        if not options.sampling:  # as fairseq; padding is never output
+            options = replace(options, beam=min(options.beam, len(dictionary) - 1))
         self.models, self.dictionary, self.options = models, dictionary, options
         self.random = random
         # Counted now: fairseq-generate --remove-bpe adds the words of its references later.
@@ -140,8 +137,7 @@ class Search:
             For each sentence at most W hypotheses, the best score first.
 
         Raises:
-            UserError: when a source is empty or too long, the limits or the constraints contradict
-                each other, or a model's output is not a number.
+            UserError: when no output meets the constraints, or a model's output is not a number.
         """
         if prefix is None:
             prefix = sources.new_empty(sources.size(0), 0)
@@ -168,7 +164,7 @@ class Search:
         # A step multiplies each row with every weight of the decoders.
         with threads_inside(len(limits) * self.options.beam * self.decoder_weights):
             run_in_threads(search, shares)
-        if self.options.print_alignment:
+        if self.options.print_alignment == "hard":
             pairs = zip(results, sources.cpu(), strict=True)
             return [[self._aligned(one, source) for one in found] for found, source in pairs]
         return results
@@ -218,61 +214,36 @@ class Search:
         forbid(log_p, self.pad)
         if self.options.unkpen:
             log_p[..., self.unk] -= self.options.unkpen
-        forbidden = self.suppressed + [self.eos] * (step.number < self.options.min_len)
-        if step.number >= prefix.size(1):
-            for token in forbidden:
-                forbid(log_p, token)
-        elif self.rules.by_sentence:  # fairseq forbids nothing while any sentence has a prefix
-            free = ~given[step.sentences, step.number, None]
-            for token in forbidden:
-                log_p[..., token].masked_fill_(free, -torch.inf)
-        size = self.options.no_repeat_ngram_size
-        if size > 0 and step.number < prefix.size(1):
+        forced, free = None, log_p
+        if step.number < prefix.size(1):
             forced = given[step.sentences, step.number, None, None]
             free = log_p.clone()
-            block_repeats(free, step.history, size)
+        if forced is None or self.rules.by_sentence:
+            # fairseq forbids none of these while any sentence has a prefix
+            for token in self.suppressed + [self.eos] * (step.number < self.options.min_len):
+                forbid(free, token)
+        if self.options.no_repeat_ngram_size > 0:
+            block_repeats(free, step.history, self.options.no_repeat_ngram_size)
+        if forced is not None:
             torch.where(forced, log_p, free, out=log_p)
-        elif size > 0:
-            block_repeats(log_p, step.history, size)
 
-    def _limits(self, sources: Tensor, prefix: Tensor) -> tuple[list[int], np.ndarray | None]:
+    def _limits(self, sources: Tensor, prefix: Tensor) -> tuple[list[int], np.ndarray]:
         """Greatest numbers of tokens before the end of each sentence, and the sources' lengths.
 
         The host waits for the device here.
         """
-        known_lengths = sources.ne(self.pad).sum(dim=1).cpu().numpy()
-        if not known_lengths.all():
-            raise UserError(
-                f"sentence {known_lengths.argmin()} of the batch is empty: not even its end is "
-                f"there; remove it from the data"
-            )
+        lengths = sources.ne(self.pad).sum(dim=1).cpu().numpy()
         positions = min(model.longest_target for model in self.models) - 1
-        options = self.options
-        lengths = known_lengths
-        if not self.rules.by_sentence:
-            lengths = np.full_like(lengths, sources.size(1))
-        wanted = [int(options.max_len_a * n + options.max_len_b) for n in lengths.tolist()]
-        limits = [min(n, positions) for n in wanted]
-        if min(limits) < options.min_len:
-            raise UserError(
-                f"--min-len {options.min_len} exceeds the greatest length of an output, "
-                f"{min(limits)}; lower it, or raise --max-len-a or --max-len-b"
-            )
-        if self.rules.by_sentence:  # a prefix may exceed the limit
-            forced = prefix.ne(self.pad).sum(dim=1).tolist()
-            limits = [max(limit, given) for limit, given in zip(limits, forced, strict=True)]
-            if max(limits) > positions:
-                raise UserError(
-                    f"a prefix has {max(limits)} tokens and the model {positions + 1} positions, "
-                    f"the end of sentence included; shorten the prefix"
-                )
-        return limits, known_lengths
+        a, b = self.options.max_len_a, self.options.max_len_b
+        if not self.rules.by_sentence:  # the longest source sets the limit of all
+            return [min(int(a * sources.size(1) + b), positions)] * len(lengths), lengths
+        limits = [min(int(a * n + b), positions) for n in lengths.tolist()]
+        forced = prefix.ne(self.pad).sum(dim=1).tolist()  # a prefix may exceed the limit
+        return [*map(max, limits, forced)], lengths
 
     def _aligned(self, found: Found, source: Tensor) -> Found:
-        given = found.attention.T, source, found.tokens, self.pad
-        if self.options.print_alignment == "soft":
-            return found._replace(alignment=soft_alignment(*given))
-        return found._replace(alignment=hard_alignment(*given, self.eos))
+        given = found.attention.T, source, found.tokens, self.pad, self.eos
+        return found._replace(alignment=hard_alignment(*given))
 
 
 def forbid(log_probabilities: Tensor, token: int) -> None:
@@ -346,12 +317,3 @@ def hard_alignment(
         return []
     found = attention[is_target][:, is_source].argmax(dim=1)
     return [(word, number) for number, word in enumerate(found.tolist())]
-
-
-def soft_alignment(attention: Tensor, source: Tensor, target: Tensor, pad: int) -> list[list[str]]:
-    """Format each target token's attention to every source token, with six decimals.
-
-    Padding is left out, ends of sentence are kept; one row per target token.
-    """
-    rows = attention[target.ne(pad)][:, source.ne(pad)].tolist()
-    return [[f"{weight:.6f}" for weight in row] for row in rows if row]

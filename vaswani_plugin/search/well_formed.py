@@ -26,19 +26,6 @@ from vaswani_plugin.search.models import Dictionary
 OPEN, PLACEHOLDER, CLOSE = 1, 2, 3
 
 
-def kind_of(symbol: str) -> int:
-    """Return OPEN, CLOSE or PLACEHOLDER, by the symbol's first character."""
-    return {"(": OPEN, ")": CLOSE}.get(symbol[0], PLACEHOLDER)
-
-
-def count_words(tokens: Tensor, ends_word: Tensor, pad: int, eos: int) -> Tensor:
-    """Count the words of each sentence (B, S), padded left or right, (B,).
-
-    Tokens that end a word are counted, by `ends_word` (V,), and the last token.
-    """
-    return last_tokens_of_words(tokens, ends_word, pad, eos).sum(dim=1)
-
-
 class SymbolTables:
     """The kinds of a target dictionary's symbols (see `symbols_of`), and which may come next.
 
@@ -47,7 +34,8 @@ class SymbolTables:
     """
 
     def __init__(self, symbols: Sequence[str | None], eos: int) -> None:
-        kinds = [kind_of(symbol) if symbol else 0 for symbol in symbols]
+        kind_of = {"(": OPEN, ")": CLOSE}  # by the first character
+        kinds = [kind_of.get(symbol[0], PLACEHOLDER) if symbol else 0 for symbol in symbols]
         number = {symbol: n for n, symbol in enumerate(symbols) if symbol}
         # Opening symbols with the same closing symbols form one class, numbered from 1.
         classes: dict[frozenset[int], int] = {}
@@ -90,25 +78,11 @@ class WellFormedTrees:
 
     A sentence has so many `words` (B,), its tree at most `limits` (B,) symbols, and at most
     `max_openings` brackets are opened in a row.
-
-    Raises:
-        UserError: a sentence has no words, or too many for a tree within its limit.
     """
 
     def __init__(
         self, tables: SymbolTables, words: Tensor, limits: Tensor, max_openings: int
     ) -> None:
-        if not words.all():
-            raise UserError(
-                f"sentence {int(words.argmin())} of the batch has no words, and so no tree; leave "
-                f"it out, or give --unconstrained"
-            )
-        if (words + 2 > limits).any():
-            worst = int((limits - words).argmin())
-            raise UserError(
-                f"sentence {worst} of the batch has {int(words[worst])} words, and its tree may "
-                f"have {int(limits[worst])} symbols only: raise --max-len-a or --max-len-b"
-            )
         self.tables, self.limits, self.max_openings = tables, limits, max_openings
         none = torch.zeros_like(words)
         # Of each hypothesis: open brackets, remaining words, latest openings in a row, top node.
@@ -192,33 +166,24 @@ class Grammar:
 
     @cached_property
     def tables(self) -> SymbolTables:
-        """The tables of the constraint.
-
-        Raises:
-            UserError: no tree can be written with the target's symbols.
-        """
+        """The tables of the constraint."""
         return SymbolTables(symbols_of(self.target), self.target.eos())
 
     @cached_property
     def ends_word(self) -> Tensor:
         """Boolean, by number in the source dictionary: the token ends a word."""
-        return torch.tensor(
-            [not unit.endswith(self.joint) for unit in self.source.symbols], device="cpu"
-        )
+        ends = [not unit.endswith(self.joint) for unit in self.source.symbols]
+        return torch.tensor(ends, device="cpu")
 
     @cached_property
     def is_word(self) -> Tensor:
         """Boolean, by number in the target dictionary: the symbol stands for a word."""
-        symbols = symbols_of(self.target)
-        return torch.tensor(
-            [bool(symbol) and kind_of(symbol) == PLACEHOLDER for symbol in symbols], device="cpu"
-        )
+        return self.tables.kind.cpu() == PLACEHOLDER
 
     def start_tracking(self, sources: Tensor, limits: list[int]) -> WellFormedTrees:
-        """Make the tracker of a batch: see `constraints.StartTracking`."""
-        device = sources.device
-        ends_word = self.ends_word.to(device)
-        words = count_words(sources, ends_word, self.source.pad(), self.source.eos())
+        """Make the tracker of a batch: see `beam_search.StartTracking`."""
+        device, special = sources.device, (self.source.pad(), self.source.eos())
+        words = last_tokens_of_words(sources, self.ends_word.to(device), *special).sum(dim=1)
         most = torch.tensor(limits, device=device)
         return WellFormedTrees(self.tables.to(device), words, most, self.max_openings)
 
