@@ -94,14 +94,6 @@ def test_the_variable_chooses(monkeypatch, text, expected):
     assert torch.backends.cuda.cudnn_sdp_enabled() == ("attention" not in expected)
 
 
-def test_a_kernel_that_is_none_is_refused(monkeypatch):
-    monkeypatch.setenv(kernels.VARIABLE, "linear,fast")
-    with pytest.raises(
-        ValueError, match="no kernel is named fast; give on, off, or some of linear"
-    ):
-        accelerate(make_model())
-
-
 def test_linear_layers_stay_where_pytorchs_library_is_the_faster(monkeypatch):
     monkeypatch.setattr(kernels, "chosen_library", lambda: "pytorch")
     assert OneDNNLinear not in kinds(accelerate(make_model()))

@@ -14,7 +14,7 @@ from vaswani_plugin.modules.loss import label_smoothed_cross_entropy, projected_
 @pytest.fixture(params=[True, False], ids=["as-on-a-cpu", "as-on-a-device"])
 def padding(request, monkeypatch):
     """Padding left out, or computed and counted as nothing."""
-    monkeypatch.setattr(loss_module, "is_synchronous", lambda x: request.param)
+    monkeypatch.setattr(loss_module, "runs_on_host", lambda device: request.param)
 
 
 @pytest.fixture(params=[1, 5, 1000], ids=lambda rows: f"{rows}-rows-a-chunk")

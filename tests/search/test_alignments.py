@@ -39,10 +39,11 @@ def make_fconv(task):
     return make_convolutional(task, beam=2)
 
 
+@pytest.mark.parametrize("kind", ["hard", "soft"])
 @pytest.mark.parametrize("make", [make_lstm, make_fconv])
-def test_alignments_are_those_of_a_full_forward_pass(task, make):
+def test_alignments_are_those_of_a_full_forward_pass(task, make, kind):
     model = make(task)
-    flags = {"beam": 2, "max_len_a": 0, "max_len_b": 6, "print_alignment": "hard"}
+    flags = {"beam": 2, "max_len_a": 0, "max_len_b": 6, "print_alignment": kind}
     generator = make_generator(task, [model], **flags)
     for source in SOURCES:  # one by one: fairseq's LSTM moves padding to the right
         (hypotheses,) = generator.generate([model], make_sample([source]))
@@ -53,9 +54,10 @@ def test_alignments_are_those_of_a_full_forward_pass(task, make):
             _, attention = model(sources, torch.tensor([sources.size(1)]), shifted)
             own = hypothesis["attention"].T
             torch.testing.assert_close(own, attention[0], atol=1e-5, rtol=1e-4)
-            expected = utils.extract_hard_alignment(attention[0], sources[0], tokens, PAD, EOS)
+            extract = getattr(utils, f"extract_{kind}_alignment")
+            expected = extract(own.clone(), sources[0], tokens, PAD, EOS)
             assert hypothesis["alignment"] == expected
-            assert len(expected) == len(tokens) - 1
+            assert len(expected) == len(tokens) - (kind == "hard")
 
 
 def test_padding_does_not_shift_alignments(task):

@@ -169,7 +169,7 @@ def test_an_error_comes_out_and_gradients_stay_out(count):
             raise ValueError("the last share is broken")
 
     with torch.no_grad(), pytest.raises(ValueError, match="the last share"):
-        run_in_threads(work, shares)
+        run_in_threads(work, shares, 4 // count)
     assert tracked == [False] * count
     assert torch.get_num_threads() == 4
     assert (weights * 2).requires_grad

@@ -55,7 +55,7 @@ def fused_projected_loss(
         features, weight = features.detach(), weight.detach()
     features, weight = features.to(dtype), weight.to(dtype)
     real: Tensor | None = target.ne(padding_idx)
-    if is_synchronous(features):
+    if runs_on_host(features.device):  # where reading a value costs no wait
         if not real.all():
             features, target = features[real], target[real]
         real = None
@@ -65,14 +65,6 @@ def fused_projected_loss(
     with plain:
         sums = _FusedLoss.apply(features, weight, target, real, epsilon, count_correct)
     return SmoothedLoss(*sums)
-
-
-def is_synchronous(x: Tensor) -> bool:
-    """Return whether reading a value costs no wait, so that padding can be found and removed.
-
-    On other devices padding is computed, too, and then multiplied by 0.
-    """
-    return runs_on_host(x.device)
 
 
 def chunk_rows(vocabulary: int, width: int, in_cache: bool) -> int:
@@ -87,7 +79,8 @@ def chunk_rows(vocabulary: int, width: int, in_cache: bool) -> int:
 class _Gradients:
     """Accumulates the gradients of features (N, D) and weight (V, D), chunk by chunk.
 
-    `real` (N,) is False at padding, None: there is none; `wanted` says which gradients are.
+    `real` (N,) is False at padding, None: there is none; `wanted` says which gradients are. Where
+    padding is left in, it is computed, too, and then multiplied by 0.
     """
 
     def __init__(

@@ -28,15 +28,10 @@ LEVELS = 1 << 16
 
 
 def applies_to(*tensors: Tensor, under_autocast: bool = False, on_any_device: bool = False) -> bool:
-    """Return whether a kernel can run on these tensors.
+    """Return whether a kernel can run on these tensors; else PyTorch's own functions do.
 
-    The kernels support plain autograd, most of them on a CPU only. Other devices, `torch.compile`,
-    `torch.func` and tensor subclasses get PyTorch's own functions.
-
-    Args:
-        tensors: a kernel's inputs.
-        under_autocast: whether the kernel supports automatic mixed precision.
-        on_any_device: whether the kernel supports every device.
+    The kernels support plain autograd, most of them on a CPU and in full precision only, and
+    neither `torch.compile` nor `torch.func` nor tensor subclasses.
     """
     return (
         all(type(x) in (Tensor, torch.nn.Parameter) for x in tensors)

@@ -12,11 +12,9 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from vaswani_plugin.errors import UserError
 from vaswani_plugin.processor import runs_on_host, vendor
 
 VARIABLE = "VASWANI_MATRIX_LIBRARY"
-LIBRARIES = ("pytorch", "onednn")
 FASTER_WITH_ONEDNN = {("AuthenticAMD", "AVX512")}
 """Processors, by vendor and instructions, on which oneDNN was measured to be faster: 1.1
 and 2.1 times as fast on two machines, AMD with AVX-512. MKL is 5 to 20 % faster with AVX2 alone,
@@ -28,24 +26,11 @@ LEAST_ROWS = 24
 
 @cache
 def chosen_library() -> str:
-    """Return the library for this processor, or the one that `VASWANI_MATRIX_LIBRARY` names.
-
-    Raises:
-        UserError: when the variable names no such library, or one that this PyTorch lacks.
-    """
-    named = os.environ.get(VARIABLE)
-    if named is not None and named not in LIBRARIES:
-        raise UserError(f"{VARIABLE}={named}: must be one of {', '.join(LIBRARIES)}")
+    """Return the library for this processor, or the one that `VASWANI_MATRIX_LIBRARY` names."""
     if not has_onednn():
-        if named == "onednn":
-            raise UserError(
-                f"{VARIABLE}=onednn: this PyTorch was built without oneDNN; name pytorch, or unset "
-                "the variable"
-            )
         return "pytorch"
-    capability = torch.backends.cpu.get_cpu_capability()
-    faster = "onednn" if (vendor(), capability) in FASTER_WITH_ONEDNN else "pytorch"
-    return named or faster
+    faster = (vendor(), torch.backends.cpu.get_cpu_capability()) in FASTER_WITH_ONEDNN
+    return os.environ.get(VARIABLE, "onednn" if faster else "pytorch")
 
 
 def has_onednn() -> bool:

@@ -94,13 +94,8 @@ class PackedSelfAttention:
     def __call__(self, x: Tensor, cache: Tensor, bias: Tensor) -> Tensor:
         """Write the new keys and values into the last W of the slots in use, then attend.
 
-        Args:
-            x: (R, D).
-            cache: the layer's slots, of which the first N are in use, (B, H, room, K + V).
-            bias: 0 at slots that a beam sees, -inf at others, (B H, W, N).
-
-        Returns:
-            (R, D).
+        `cache` (B, H, room, K + V) has the layer's slots, of which the first N are in use; `bias`
+        (B H, W, N) is 0 at slots that a beam sees, -inf at others. x: (R, D) -> (R, D).
         """
         texts, beams, used = cache.size(0), bias.size(1), bias.size(2)
         projected = self.query_key_value(x).view(texts, beams, self.heads, -1)

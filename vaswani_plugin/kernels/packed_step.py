@@ -87,11 +87,9 @@ class BeamPast:
     beams with a common past read it once. Slots that no beam sees any more are dropped when the
     free slots run out.
 
-    Args:
-        start: of each layer the concatenated keys and values that all beams of a text see,
-            (B, H, P, K + V); P may be 0.
-        lengths: of the texts, (B,); later positions in `start` are padding.
-        beam: W, the greatest number of beams of a text.
+    `start` has of each layer the concatenated keys and values that all beams of a text see,
+    (B, H, P, K + V), where P may be 0; positions after a text's `lengths` (B,) are padding. `beam`
+    is the greatest W.
     """
 
     def __init__(self, start: list[Tensor], lengths: Tensor, beam: int) -> None:
@@ -206,11 +204,8 @@ class PackedBeams:
     features: Tensor  # (B, W, D)
 
     def __init__(self, packed: Packed) -> None:
-        self.decoder, self.layers, self.projection = (
-            packed.decoder,
-            packed.layers,
-            packed.projection,
-        )
+        self.decoder, self.layers = packed.decoder, packed.layers
+        self.projection = packed.projection
 
     def embed(self, tokens: Tensor, position: Tensor) -> Tensor:
         """(B, W) tokens at the positions (B or 1, 1) -> (B, W, D)."""
@@ -310,10 +305,8 @@ class Packing:
     def of(self, decoder: nn.Module, final: bool) -> Packed | None:
         """Return the packed weights, packed again if needed; None if `forward` must decode.
 
-        Args:
-            decoder: the same one at every call.
-            final: nobody writes through `parameter.data` any more, as fairseq's own optimizers do:
-                no version counts such writes, so before that the weights are packed at each call.
+        `final`: nobody writes through `parameter.data` any more, as fairseq's own optimizers do. No
+        version counts such writes, so before that the weights are packed at each call.
         """
         if not is_packable(decoder):
             return None

@@ -8,9 +8,8 @@ Axes: B sentences, S source length, T target length, W beam width.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -162,8 +161,9 @@ class Search:
             results[share] = self._search(starts, *part, first, own)
 
         # A step multiplies each row with every weight of the decoders.
-        with threads_inside(len(limits) * self.options.beam * self.decoder_weights):
-            run_in_threads(search, shares)
+        work = len(limits) * self.options.beam * self.decoder_weights
+        inside = torch.get_num_threads() // len(shares) if work >= WORTH_THREADS else 1
+        run_in_threads(search, shares, max(1, inside))
         if self.options.print_alignment == "hard":
             pairs = zip(results, sources.cpu(), strict=True)
             return [[self._aligned(one, source) for one in found] for found, source in pairs]
@@ -268,40 +268,27 @@ def split_among_threads(sentences: int) -> list[slice]:
     return [slice(first, None, count) for first in range(count)]
 
 
-@contextmanager
-def threads_inside(multiply_adds: int) -> Iterator[None]:
-    """Give PyTorch's operations one thread in the block, if a step has little to compute."""
-    threads = torch.get_num_threads()
-    if threads == 1 or multiply_adds >= WORTH_THREADS:
-        yield
-        return
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-def run_in_threads(work: Callable[[slice], None], shares: list[slice]) -> None:
+def run_in_threads(work: Callable[[slice], None], shares: list[slice], inside: int) -> None:
     """Run `work` on each share in a thread of its own; a single one runs in the caller's thread.
 
-    PyTorch's threads are divided among them. The first error is raised.
+    Each has `inside` threads of PyTorch. The first error is raised.
     """
-    if len(shares) == 1:
-        work(shares[0])
-        return
     threads = torch.get_num_threads()
 
     @torch.no_grad()
     def run_share(share: slice) -> None:  # both settings are per thread
-        torch.set_num_threads(max(1, threads // len(shares)))
+        if torch.get_num_threads() != inside:
+            torch.set_num_threads(inside)
         work(share)
 
     try:
+        if len(shares) == 1:
+            return run_share(shares[0])
         with ThreadPoolExecutor(len(shares)) as pool:
             list(pool.map(run_share, shares))
     finally:
-        torch.set_num_threads(threads)
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
 
 
 def hard_alignment(
