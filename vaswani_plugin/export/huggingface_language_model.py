@@ -36,7 +36,6 @@ from vaswani_plugin.export.exported_model import (
 from vaswani_plugin.export.huggingface_tokenizer import FILE as TOKENIZER
 from vaswani_plugin.export.huggingface_tokenizer import text_tokenizer, tokenizer_config
 from vaswani_plugin.inference.bundle import Bundle
-from vaswani_plugin.inference.language_model import load_language_model
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.transformer import LanguageModel
 from vaswani_plugin.search.options import MAX_NEW_TOKENS
@@ -47,13 +46,14 @@ from vaswani_plugin.text.settings import SAFETENSORS, TextSettings, weights_path
 
 def export_language_model(model: Path, output: Path, with_tokenizer: bool = True) -> Path:
     """As `export_to_huggingface`, of a language model."""
-    settings = Bundle.load(model, TextSettings).pipeline.settings
+    bundle = Bundle.load(model, TextSettings)
+    settings = bundle.pipeline.settings
     if settings.article_tokens is not None:
         raise UserError(
             f"{model} holds a summarizer, and Hugging Face has no counterpart of how it reads an "
             "article"
         )
-    loaded, _ = load_language_model(model)
+    loaded = bundle.load_model()
     built, sizes, dictionary = loaded.model, loaded.sizes, loaded.target
     if not isinstance(sizes, Configuration):
         raise UserError(
