@@ -71,27 +71,22 @@ def test_shared_tensors_and_integers_stay_what_they_are(tmp_path: Path) -> None:
     assert result["flags"].dtype == torch.bool and result["flags"].item()
 
 
-TABLE = torch.zeros(2)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"b": None}, r"the weight b is \(absent\) here and torch.float32 \(2,\) there"),
         ({"b": torch.zeros(2).half()}, "the weight b is torch.float16"),
-        ({"n": torch.tensor([4])}, r"the weight n is torch.int64 \(1,\) \[4\] here and .* \[3\]"),
-        ({"a": TABLE, "b": TABLE}, r"the weight b is .* shared with a here"),
         ({"config": CONFIG | {"d_model": 8}}, "d_model is 8 here and 4 there"),
     ],
 )
 def test_another_model_is_refused(change: dict, message: str, tmp_path: Path) -> None:
-    first: dict[str, Any] = {"a": torch.zeros(2), "b": torch.zeros(2), "n": torch.tensor([3])}
+    first: dict[str, Any] = {"a": torch.zeros(2), "b": torch.zeros(2)}
     config = change.pop("config", CONFIG)
     second = {k: v.clone() for k, v in first.items()} | change
     second = {key: tensor for key, tensor in second.items() if tensor is not None}
     paths = [write(tmp_path / "one.pt", first)]
     paths.append(write(tmp_path / "two.pt", second, cfg={"model": config}))
-    with pytest.raises(ValueError, match=rf"two\.pt: another model than .*one\.pt: {message}"):
+    with pytest.raises(ValueError, match=rf"two\.pt: another model than one\.pt: {message}"):
         average_checkpoints(paths)
 
 
@@ -138,3 +133,10 @@ def test_a_training_that_diverged_is_refused(tmp_path: Path) -> None:
     models = [{"w": torch.ones(1)}, {"w": torch.tensor([float("inf")])}]
     with pytest.raises(ValueError, match=r"file1\.pt: w holds NaN or infinity"):
         average(tmp_path, *models)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="NOT CHECKED: no /dev/full here")
+def test_a_full_disk_is_named() -> None:
+    """More than the buffer holds: PyTorch's own writer meets the error."""
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        write(Path("/dev/full"), {"w": torch.zeros(1_000_000)})

@@ -31,61 +31,43 @@ def average_checkpoints(paths: Iterable[Path]) -> Checkpoint:
 
     Raises:
         OSError: a file can't be read.
-        UserError: no files, a bad file, a weight with NaN or infinity, or files that don't match;
-            names file and key.
+        UserError: a bad file, a weight with NaN or infinity, or files of different models; names
+            file and key.
     """
     names: list[str] = []
     sums: Weights = {}
-    outline: dict[str, Any] = {}
-    newest: Checkpoint = {}
-    first: Path | None = None
+    first: dict[str, Any] = {}
     for path in paths:
         newest = load_checkpoint(path)
         with untrusted(path):
             weights = newest.pop("model")
             require_finite(weights)
-            found = _outline(weights, model_config(newest))
-            if first is None:
-                first, outline, owners = path, found, shared_owners(weights)
+            found = model_config(newest)
+            found |= {f"the weight {k}": f"{w.dtype} {tuple(w.shape)}" for k, w in weights.items()}
+            if not names:
+                first, owners = found, shared_owners(weights)
                 dtypes = {key: tensor.dtype for key, tensor in weights.items()}
                 sums = {
                     key: torch.zeros_like(weights[key], dtype=torch.float64)
                     for key in owners.values()
                 }
-            _require_equal(found, outline, path, first)
+            for key in sorted(found.keys() | first.keys()):
+                here, there = (each.get(key, "(absent)") for each in (found, first))
+                if here != there:
+                    raise UserError(
+                        f"{path}: another model than {names[0]}: {key} is {here} here and {there} "
+                        "there; average checkpoints of one model only"
+                    )
             for key, total in sums.items():
                 total += weights[key]
         newest["last_optimizer_state"] = None
         names.append(path.name)
-    if first is None:
-        raise UserError("there is nothing to average: give at least one checkpoint")
     means = {key: (total / len(names)).to(dtypes[key]) for key, total in sums.items()}
     extra = dict(newest.get("extra_state") or {})
     for key in ("ema", "ema_fp32_params"):
         extra.pop(key, None)
     model = {key: means[owner] for key, owner in owners.items()}
     return {**newest, "model": model, "extra_state": {**extra, "averaged": names}}
-
-
-def _outline(weights: Weights, config: dict[str, Any]) -> dict[str, Any]:
-    """What checkpoints of one model have in common, by name."""
-    found = dict(config)
-    for key, owner in shared_owners(weights).items():
-        tensor = weights[key]
-        value = "" if tensor.is_floating_point() else f" {tensor.tolist()}"
-        shared = "" if owner == key else f" shared with {owner}"
-        found[f"the weight {key}"] = f"{tensor.dtype} {tuple(tensor.shape)}{value}{shared}"
-    return found
-
-
-def _require_equal(found: dict[str, Any], outline: dict[str, Any], path: Path, first: Path) -> None:
-    for key in sorted(found.keys() | outline.keys()):
-        here, there = (each.get(key, "(absent)") for each in (found, outline))
-        if here != there:
-            raise UserError(
-                f"{path}: another model than {first}: {key} is {here} here and {there} there; "
-                "average checkpoints of one model only"
-            )
 
 
 def select(
@@ -97,38 +79,39 @@ def select(
 ) -> list[Path]:
     """The files to average, the newest (or best) last.
 
-    Args:
-        inputs: folders of checkpoints with one of the other arguments, or checkpoint files.
-        last: number of checkpoints of the last epochs.
-        last_updates: number of checkpoints of the highest updates.
-        best: number of the best checkpoints by validation.
-        at_most: whether fewer will do, where a short training has left no more.
-
-    Raises:
-        UserError: arguments and files don't fit; names the flag of `vaswani average`.
+    `inputs` are checkpoint files, or folders with one of the others: the number of checkpoints of
+    the last epochs, of the highest updates, or of the best validation. With `at_most` fewer will
+    do. Refusals name the flag of `vaswani average`.
     """
     files: list[Path] = []
     for item in inputs:
-        if not item.exists():
-            raise UserError(f"--inputs {item}: there is no such file or folder")
         files += sorted(item.glob("*.pt")) if item.is_dir() else [item]
-    for number, path in enumerate(files):
-        if any(path.samefile(other) for other in files[:number]):
-            raise UserError(f"--inputs {path}: given twice, which would weigh it double")
+    if len({path.resolve() for path in files}) < len(files):
+        raise UserError("--inputs: a file is given twice, which would weigh it double")
     if last is not None:
-        return _newest(files, last, at_most, r"checkpoint(\d+)", "--last", "checkpointN")
-    if last_updates is not None:
-        flag, names = "--last-updates", "checkpoint_EPOCH_UPDATE"
-        return _newest(files, last_updates, at_most, r"checkpoint_\d+_(\d+)", flag, names)
-    if best is not None:
-        return _best(files, best, at_most)
-    folder = next((item for item in inputs if item.is_dir()), None)
-    if folder is not None:
+        flag, count, names = "--last", last, "checkpointN"
+        chosen = _newest(files, flag, r"checkpoint(\d+)")
+    elif last_updates is not None:
+        flag, count, names = "--last-updates", last_updates, "checkpoint_EPOCH_UPDATE"
+        chosen = _newest(files, flag, r"checkpoint_\d+_(\d+)")
+    elif best is not None:
+        flag, count, names = "--best", best, "checkpoint.best_METRIC_VALUE"
+        chosen = _best(files)
+    else:
+        folder = next((item for item in inputs if item.is_dir()), None)
+        if folder is not None:
+            raise UserError(
+                f"--inputs {folder} is a folder: say which of its checkpoints with --last N, "
+                "--last-updates N or --best N"
+            )
+        return files
+    if len(chosen) < (1 if at_most else count):
         raise UserError(
-            f"--inputs {folder} is a folder: say which of its checkpoints with --last N, "
-            "--last-updates N or --best N"
+            f"{flag} {count}: there are only {len(chosen)} checkpoints named {names}.pt in "
+            f"--inputs, the final state counted; ask for fewer, train on, or name files without "
+            f"{flag}"
         )
-    return files
+    return chosen[-count:]
 
 
 def _named(files: list[Path], pattern: str) -> list[tuple[re.Match[str], Path]]:
@@ -136,10 +119,8 @@ def _named(files: list[Path], pattern: str) -> list[tuple[re.Match[str], Path]]:
     return [(match, path) for path in files if (match := whole.fullmatch(path.name))]
 
 
-def _newest(
-    files: list[Path], count: int, at_most: bool, pattern: str, flag: str, names: str
-) -> list[Path]:
-    """The `count` files of the highest numbers, in ascending order.
+def _newest(files: list[Path], flag: str, pattern: str) -> list[Path]:
+    """The files of a pattern by their numbers.
 
     checkpoint_last.pt counts if it was saved after the last numbered one: --max-update may end a
     training inside an epoch.
@@ -154,11 +135,11 @@ def _newest(
             before = numbered[-1][0]
         if None not in (before, update) and update > before:
             chosen.append(last)
-    return _enough(chosen, count, at_most, flag, names)
+    return chosen
 
 
-def _best(files: list[Path], count: int, at_most: bool) -> list[Path]:
-    """The `count` best files by the value in their names, the best one last.
+def _best(files: list[Path]) -> list[Path]:
+    """The files of the best by the value in their names, the best one last.
 
     The checkpoints' options say whether high values are good.
     """
@@ -166,23 +147,11 @@ def _best(files: list[Path], count: int, at_most: bool) -> list[Path]:
     metrics = sorted({match[1] for match, _ in found})
     if len(metrics) > 1:
         raise UserError(
-            f"--best {count}: --inputs has the best by {' and by '.join(metrics)}; name the files"
+            f"--best: --inputs has the best by {' and by '.join(metrics)}; name the files"
         )
     values = sorted((float(match[2]), path) for match, path in found)
     if values:
         section = (load_checkpoint(values[0][1]).get("cfg") or {}).get("checkpoint") or {}
         if not section.get("maximize_best_checkpoint_metric"):
             values.reverse()
-    chosen = [path for _, path in values]
-    return _enough(chosen, count, at_most, "--best", "checkpoint.best_METRIC_VALUE")
-
-
-def _enough(chosen: list[Path], count: int, at_most: bool, flag: str, names: str) -> list[Path]:
-    """The last `count`; refuses fewer, unless `at_most`."""
-    if len(chosen) < (1 if at_most else count):
-        raise UserError(
-            f"{flag} {count}: there are only {len(chosen)} checkpoints named {names}.pt in "
-            f"--inputs, the final state counted; ask for fewer, train on, or name files without "
-            f"{flag}"
-        )
-    return chosen[-count:]
+    return [path for _, path in values]

@@ -21,18 +21,14 @@ _OF_THE_TRAINING = {"data"}
 
 
 def save_checkpoint(state: Checkpoint, path: Path) -> None:
-    """Write a checkpoint, whole or not at all.
-
-    Raises:
-        OSError: the folder can't be written; an older file at `path` then stays as it was.
-    """
+    """Write a checkpoint, whole or not at all."""
     try:
         with write_bytes_atomically(path) as stream:
             torch.save(state, stream)
     except RuntimeError as error:
         if isinstance(error.__context__, OSError):
             # PyTorch's zip writer turns a full disk into its own error.
-            raise OSError(f"{path}: {error.__context__}") from error
+            raise error.__context__ from error
         raise
 
 
@@ -49,11 +45,10 @@ def shared_owners(weights: Mapping[str, torch.Tensor]) -> dict[str, str]:
 
 
 def model_config(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a checkpoint's model, as key: value.
+    """The options of a checkpoint's model.
 
-    A model with a dataclass has its own section. For a model without one, fairseq stores every flag
-    of the run there. Flags that belong to another section (seed, save_dir) are left out. Older
-    checkpoints have no sections and hold all flags in "args".
+    For a model without a dataclass, fairseq stores every flag of the run there: those of other
+    sections (seed, save_dir) are left out. Older checkpoints hold all flags in "args".
     """
     sections = state.get("cfg") or {}
     model = sections.get("model") if sections else state.get("args")
@@ -76,14 +71,9 @@ def updates_of(state: Mapping[str, Any]) -> int | None:
 
 
 def save_safetensors(state: Mapping[str, Any], path: Path) -> None:
-    """Write the model of a checkpoint, and config.json beside it, each whole or not at all.
+    """Write a checkpoint's model, and config.json beside it, each whole or not at all.
 
-    Args:
-        state: a checkpoint as `load_checkpoint` returns it; its optimizer's state is left out.
-        path: of the weights, such as FOLDER/model.safetensors.
-
-    Raises:
-        OSError: a file can't be written.
+    The optimizer's state is left out.
     """
     weights = state["model"]
     owners = shared_owners(weights)

@@ -33,38 +33,33 @@ _TEMPLATE = Path(__file__).with_name("model_card.md")
 
 
 def write_card(folder: Path, result: Path | None = None) -> bool:
-    """Write the model card of a bundle.
+    """Write the model card of a bundle with a config.json.
 
-    Args:
-        folder: the bundle, with its config.json.
-        result: the result.json of the recipe that made it.
-
-    Returns:
-        Whether the card was written. False: README.md has another origin or was edited, and stays.
-
-    Raises:
-        ValueError: no bundle, or a file of it or the result can't be used; names it.
-        OSError: a file can't be read or written.
+    `result` is the result.json of the recipe that made it. Returns whether the card was written; a
+    README.md of another origin, or that was edited, stays.
     """
     settings, config = read_settings(folder), read_config(folder / CONFIG)
     found = None if result is None else read_json(result, "run the recipe's last stage again")
-    if result is not None and not (isinstance(found, dict) and "recipe" in found):
+    if found is not None and "recipe" not in found:
         raise UserError(f"{result}: not a recipe's result.json, which is in its work folder")
     dictionaries = {
         name: len(Dictionary.load(folder / name))
         for name in settings.files()
         if name.startswith("dict.")
     }
-    try:
-        text = model_card(settings, config, dictionaries, found)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{result or folder / CONFIG}: makes no model card: {error!r}") from error
-    path = folder / CARD
-    if path.is_file() and not _is_ours(path.read_bytes()):
-        return False
+    text, path = model_card(settings, config, dictionaries, found), folder / CARD
+    if path.is_file():
+        old = path.read_text(encoding="utf-8", errors="replace")
+        signature = _SIGNATURE.search(old)
+        if signature is None or signature[1] != _digest(old[: signature.start()]):
+            return False
     with write_atomically(path) as write:
         write(f"{text}\n<!-- vaswani card, sha256 of the lines above: {_digest(text)} -->")
     return True
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def front_matter(settings: AnySettings, tag: str | None, **fields: Any) -> str:
@@ -84,24 +79,25 @@ def model_card(
     dictionaries: Mapping[str, int],
     result: Mapping[str, Any] | None,
 ) -> str:
-    """The text of a card.
+    """The text of a card; without the recipe's result, facts that only it has are "not recorded".
 
-    Args:
-        settings: of the bundle.
-        config: its config.json.
-        dictionaries: symbols of each dictionary, by its file.
-        result: the recipe's result.json; None: facts that only it has are "not recorded".
-
-    Raises:
-        AttributeError, KeyError, TypeError, ValueError: `config` or `result` has another content.
+    `dictionaries` are numbers of symbols by file.
     """
     import jinja2
 
-    result = {} if result is None else result
+    result = result or {}
     kind = "translation" if isinstance(settings, Settings) else "parsing"
     if isinstance(settings, TextSettings):
         kind = "text-generation" if settings.article_tokens is None else "summarization"
     arch = result.get("arch") or config["model"].get("_name") or "not recorded"
+    try:
+        model = {"architecture": f"`{arch}` ({row_of(arch).source})"}
+    except KeyError:
+        model = {"architecture": f"`{arch}`"}
+    if "parameters" in result:
+        model["parameters"] = f"{int(result['parameters']):,}"
+    model |= _set({k: v for k, v in config["model"].items() if k not in _OF_THE_RUN})
+    model |= {f"symbols of `{name}`": f"{count:,}" for name, count in dictionaries.items()}
     signature = (result.get("bleu") or {}).get("signature")
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     environment.filters["cell"] = lambda value: " ".join(str(value).replace("|", "\\|").split())
@@ -112,7 +108,7 @@ def model_card(
         front_matter=front_matter(settings, tag, library_name="vaswani_plugin", tags=["fairseq"]),
         arch=arch,
         recipe=result.get("recipe"),
-        model=_model_rows(arch, config, dictionaries, result),
+        model=model.items(),
         text=vars(settings),
         data=[(entry["file"], f"{int(entry['lines']):,}") for entry in result.get("data", [])],
         training=_training(config, result),
@@ -120,23 +116,6 @@ def model_card(
         longest=config["model"].get("max_source_positions"),
         versions=list((result.get("versions") or {}).items()),
     )
-
-
-def _model_rows(
-    arch: str,
-    config: Mapping[str, Any],
-    dictionaries: Mapping[str, int],
-    result: Mapping[str, Any],
-) -> list[tuple[str, Any]]:
-    try:
-        source = f"`{arch}` ({row_of(arch).source})"
-    except KeyError:
-        source = f"`{arch}`"
-    rows: list[tuple[str, Any]] = [("architecture", source)]
-    if "parameters" in result:
-        rows.append(("parameters", f"{int(result['parameters']):,}"))
-    rows += _set({k: v for k, v in config["model"].items() if k not in _OF_THE_RUN}).items()
-    return rows + [(f"symbols of `{name}`", f"{count:,}") for name, count in dictionaries.items()]
 
 
 def _training(config: Mapping[str, Any], result: Mapping[str, Any]) -> str:
@@ -154,14 +133,3 @@ def _training(config: Mapping[str, Any], result: Mapping[str, Any]) -> str:
 def _set(values: Mapping[str, Any]) -> dict[str, Any]:
     """The options that are set: their value is not None, False or 0."""
     return {name: value for name, value in values.items() if value not in (None, False, 0)}
-
-
-def _is_ours(content: bytes) -> bool:
-    """Whether a README.md is as `write_card` wrote it."""
-    text = content.decode("utf-8", "replace")
-    found = _SIGNATURE.search(text)
-    return found is not None and found[1] == _digest(text[: found.start()])
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
