@@ -7,9 +7,7 @@ from bundle import make_bundle, make_settings
 from toy_bundle import SENTENCES, write_checkpoint, write_toy_bundle
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.export.huggingface_export import (
-    export_to_huggingface,
-)
+from vaswani_plugin.export.huggingface_export import export_to_huggingface
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.search.models import TransformerModel
 from vaswani_plugin.search.options import SearchOptions
@@ -143,7 +141,7 @@ def test_generate_finds_what_our_search_finds(exported):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--d-k 4 --layer-norm-eps 1e-3", "--d-k 4 .*--layer-norm-eps 0.001; --to ctranslate2 can"),
+        ("--d-k 4 --layer-norm-eps 1e-3", "--d-k 4, --layer-norm-eps 0.001; .*--to ctranslate2"),
         ("--positions learned --attention-window 3", "--positions learned, --attention-window 3"),
     ],
 )

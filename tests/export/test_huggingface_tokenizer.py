@@ -1,13 +1,20 @@
 """Moses' rules in a Hugging Face tokenizer do what sacremoses does."""
 
 import random
+from pathlib import Path
 
 import pytest
 import tokenizers
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.export.huggingface_tokenizer import detokenization_steps, moses_steps
+from vaswani_plugin.export.huggingface_tokenizer import (
+    bpe_tokenizer,
+    detokenization_steps,
+    moses_steps,
+)
+from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.moses import make_detokenizer, make_processor
+from vaswani_plugin.text.settings import Settings
 
 LINES = [
     "The old doctor's friends didn't see a well-known bird, in 1,000 gardens.",
@@ -16,7 +23,7 @@ LINES = [
     "It's rock'n'roll... the Jones' house, 'quoted' -- and 90's d'accord l'homme.",
     "«\u00a0Vraiment\u00a0?\u00a0» „Ja“, sagte er. „Nein.“ z.B. Nr. 5 usw. und so.",
     "中文，句子。 日本 の 文 mixed, हिन्दी, ½ Ⅷ ﬁne 😀 e\u0301 a\u200bb",
-    "ΟΔΟΣ ΣΟΦΟΣ. İstanbul STRASSE",
+    "ΟΔΟ ΣΟΦΟ. İstanbul STRASSE",
     "'start and end'",
     "a,b ,c, 5,300 ,5 x,y.' [brackets] {braces} <tag> | 50 % ; : 1\u00a0000",
     "tabs\tand  two \u2028 spaces\x1c and\x85more",
@@ -24,7 +31,7 @@ LINES = [
     '" open, "two" and `one\' ``more\'\' "',
     "",
 ]
-FLAGS = [(False, False, False, True), (True, True, False, True), (False, True, True, False)]
+FLAGS = [(False, False, True), (True, True, True), (False, True, False)]
 
 
 def their_words(language, *flags):
@@ -32,8 +39,8 @@ def their_words(language, *flags):
     return lambda line: " ".join(normalizer.normalize_str(line).split())
 
 
-def our_words(language, lowercase, normalize, aggressive, escape):
-    return make_processor(language, lowercase, normalize, True, aggressive, escape)
+def our_words(language, lowercase, normalize, escape):
+    return make_processor(language, lowercase, normalize, True, False, escape)
 
 
 def their_text(language):
@@ -73,6 +80,17 @@ def test_nearly_all_nonsense_is_split_and_joined_alike(language):
         assert len(differences(words, make_detokenizer(language), their_text(language))) <= 3
 
 
-def test_languages_that_look_further_are_refused():
-    with pytest.raises(UserError, match="language fi .*--without-tokenizer"):
-        detokenization_steps("fi")
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"target_language": "fi"}, "joined by rules for fi"),
+        ({"aggressive_dash_splits": True}, "split at hyphens"),
+        ({"vocabulary": "v", "vocabulary_threshold": 5}, "subwords of v only"),
+        ({"tokenizer": "none"}, "tokenizer none and subword-nmt"),
+    ],
+)
+def test_text_that_needs_other_rules_is_refused(changes, message):
+    given = {"source_language": "en", "target_language": "de", "lowercase": False, "codes": "codes"}
+    given |= {"normalize_punctuation": False, "tokenizer": "moses", "subwords": "subword-nmt"}
+    with pytest.raises(UserError, match=f"text .*{message}.*--without-tokenizer"):
+        bpe_tokenizer(Path("none"), Settings(**given | changes), Dictionary(), True)

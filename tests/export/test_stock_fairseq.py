@@ -180,7 +180,7 @@ def test_what_changes_no_output_is_accepted():
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
-        ({"model": {"_name": "vaswani_base"}}, "holds vaswani_base, which is ours already"),
+        ({"model": {"_name": "vaswani_base"}}, "holds vaswani_base; import takes"),
         ({"model": {"_name": "transformer"}, "task": {"_name": "denoising"}}, "--task denoising"),
     ],
 )
@@ -188,18 +188,6 @@ def test_other_models_and_tasks_are_named(sections, message):
     with pytest.raises(ValueError, match=message):
         stock_options({"cfg": sections})
         stock_task({"cfg": sections})
-
-
-def test_weights_that_do_not_fit_are_refused():
-    task = make_task()
-    for name, replacement in (
-        ("encoder.layers.0.fc1.weight", torch.zeros(3, 3)),
-        ("encoder.layers.0.c_attn", torch.zeros(2)),
-    ):
-        state = as_checkpoint(make_stock(task))
-        state["model"][name] = replacement
-        with pytest.raises(ValueError, match=f"don't fit its own options.*{name}"):
-            convert(state, task)
 
 
 def ours_with(task: SimpleNamespace, **changes) -> tuple[VaswaniTransformer, dict]:
@@ -244,7 +232,7 @@ def test_another_epsilon_is_refused_or_accepted():
     task = make_task()
     model, state = ours_with(task, layer_norm_eps=1e-6)
     other = {"cfg": {"model": state["cfg"]["model"] | {"d_k": 4}}, "model": state["model"]}
-    for options, refused in ((state, "--layer-norm-eps 1e-06"), (other, "--d-k 4 --d-v 8")):
+    for options, refused in ((state, "--layer-norm-eps 1e-06"), (other, "--d-k 4")):
         with pytest.raises(ValueError, match=f"no counterpart of .*{refused}"):
             exported(options)
     stock = exported(state, allow_layer_norm_eps=True)

@@ -41,8 +41,10 @@ SUMMARIZER = "the bundle: the folder model/ of recipes/summarization.sh"
 
 def lm(
     *,
-    model: Folder | None = None,
+    model: Place | None = None,
     text: Path | None = None,
+    data_bin: Folder | None = None,
+    split: Annotated[str, "NAME"] | None = None,
     tokens_per_sample: Count | None = None,
     context_window: Natural | None = None,
     batch_tokens: Count | None = None,
@@ -63,8 +65,10 @@ def lm(
     Example: vaswani lm --model work/lm/model --text test.txt --baselines --train-data train.txt
 
     Args:
-        model: the bundle: a folder model/ of recipes/lm.sh.
+        model: a bundle, or a checkpoint with --data-bin.
         text: raw text, plain or .gz.
+        data_bin: binarized text of one language.
+        split: split of --data-bin (default: test).
         tokens_per_sample: tokens of a window, context included (default: as in the model's
             training).
         context_window: the first N tokens of a window are context only, as in fairseq-eval-lm
@@ -84,13 +88,15 @@ def lm(
     of_model = {"dynamic": dynamic, "tokens_per_sample": tokens_per_sample}
     of_model |= {"context_window": context_window}
     of_model |= {"batch_tokens": batch_tokens, "threads": threads}
+    read = text or data_bin
     refusals = {
         "nothing to do: give --model PATH, --baselines or --figure VALUE UNIT": not (
             model or baselines or figure
         ),
-        "no text: give --text FILE": not (text or counts),
+        "no text: give --text FILE or --data-bin DIR": not (read or counts),
         "--counts goes with --figure VALUE UNIT alone": counts
-        and (not figure or model or baselines or text),
+        and (not figure or model or baselines or read),
+        "--split needs --data-bin DIR": split is not None and not data_bin,
         "--dynamic-rate and --dynamic-decay need --dynamic": not dynamic
         and (dynamic_rate, dynamic_decay) != (None, None),
         "--baselines needs --train-data PATH, which it counts": baselines and not train_data,
@@ -109,16 +115,16 @@ def lm(
     report: dict[str, Any] = dict.fromkeys(("text", "windows", "dynamic", "dynamic_gain"))
     report |= {"results": [], "warnings": []}
     sizes = metric.TextCounts(0, *counts, 0) if counts else None
-    if text:
+    if read:
         known, loaded = {}, None
         if model:
             from vaswani_plugin.inference.language_model import LanguageModel  # imports torch
             from vaswani_plugin.inference.text_scores import windows
 
             device = chosen_device(cpu, threads)
-            loaded = LanguageModel.from_pretrained(model, device=device)
+            loaded = LanguageModel.from_pretrained(model, data=data_bin, device=device)
             known = loaded.text_knowledge()
-        scored = read_scored_text(text, **known)
+        scored = read_scored_text(text, data_bin, split or "test", **known)
         sizes = scored.counts
         report["results"] += score_baselines(scored, train_data or [], valid_data)
         if loaded:
@@ -174,7 +180,8 @@ def _score(
 def complete(
     prompts: list[Annotated[str, "PROMPT"]] | None = None,
     *,
-    model: Folder,
+    model: Place,
+    data_bin: Folder | None = None,
     beam: Count = 1,
     sampling: bool = False,
     lenpen: Alpha = 0.0,
@@ -200,7 +207,9 @@ def complete(
 
     Args:
         prompts: the beginning of a text, one or more lines (default: each line of standard input).
-        model: the bundle: a folder model/ of recipes/lm.sh.
+        model: a bundle or a checkpoint.
+        data_bin: with a checkpoint: the folder of its dictionary; without a preprocessing.json in
+            it, prompts are tokens separated by spaces.
         beam: beam size (default: 1, greedy search).
         sampling: sample each token at random.
         lenpen: with --beam: exponent alpha of the length penalty ((5 + length) / 6)^alpha.
@@ -230,7 +239,7 @@ def complete(
         **{"no_repeat_ngram": no_repeat_ngram_size, "stop": stop},
     }
     device = chosen_device(cpu, threads)
-    loaded = LanguageModel.from_pretrained(model, device=device)
+    loaded = LanguageModel.from_pretrained(model, data=data_bin, device=device)
     lines = text_lines(None)
     buffer = 64 if prompts else buffer_size(None, lines, 64)
     found = loaded.stream(prompts or lines, buffer=buffer, **options)

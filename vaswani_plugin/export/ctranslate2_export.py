@@ -11,7 +11,6 @@ Axes: H heads, D d_model, P positions.
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,12 +22,10 @@ from torch import Tensor
 from vaswani_plugin.export.exported_model import (
     SIDES,
     Weights,
-    check_new_folder,
     copy_bundle_files,
-    departures,
     new_folder,
     read_model,
-    refuse,
+    refuse_departures,
     to_fairseq_weights,
 )
 from vaswani_plugin.inference.ctranslate2_engine import INT8_FITS, PADDING, import_ctranslate2
@@ -49,7 +46,7 @@ def transformer_spec(
     specs = import_ctranslate2().specs  # imported when it is first used
     from ctranslate2.converters import fairseq as converter
 
-    refuse("CTranslate2", departures(cfg))
+    refuse_departures("CTranslate2", cfg)
     width = max(head_sizes(cfg))
     given: dict[str, Any] = {"pre_norm": False, "activation": specs.common_spec.Activation.RELU}
     if width * cfg.heads != cfg.d_model:
@@ -67,8 +64,11 @@ def transformer_spec(
         for attention in (layer.self_attention, getattr(layer, "attention", None)):
             if attention is not None:
                 attention.queries_scale = head_sizes(cfg)[0] ** -0.5
-    spec.register_source_vocabulary(_vocabulary(source))
-    spec.register_target_vocabulary(_vocabulary(target))
+    for register, symbols in (
+        (spec.register_source_vocabulary, source),
+        (spec.register_target_vocabulary, target),
+    ):
+        register([PADDING if symbol == "<pad>" else symbol for symbol in symbols])
     spec.config.decoder_start_token = spec.config.eos_token
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = cfg.layer_norm_eps
@@ -77,14 +77,6 @@ def transformer_spec(
         spec.config.add_attribute(f"max_{side}_positions", getattr(cfg, f"max_{side}_positions"))
     spec.config.add_attribute("target_words", len(target))
     return spec
-
-
-def _vocabulary(symbols: list[str]) -> list[str]:
-    vocabulary = [PADDING if symbol == "<pad>" else symbol for symbol in symbols]
-    for symbol, count in Counter(vocabulary).items():
-        if count > 1:
-            raise ValueError(f"the dictionary holds {symbol!r} twice, CTranslate2 takes it once")
-    return vocabulary
 
 
 class _Module:
@@ -179,23 +171,10 @@ def write_spec(spec: Any, folder: Path, quantization: str | None = None) -> None
 
 
 def export_to_ctranslate2(model: Path, output: Path, quantization: str | None = None) -> Path:
-    """Write the bundle of a translation model as a bundle for CTranslate2.
+    """Write a translation model's bundle for CTranslate2, and return the path of its weights.
 
-    Args:
-        model: the bundle.
-        output: the folder to make.
-        quantization: "int8", "int8_float32", "bfloat16", "float16"; None for float32.
-
-    Returns:
-        The file that the weights were read from.
-
-    Raises:
-        ValueError: CTranslate2 is not installed or can't express the model, or a file can't be
-            used.
-        OSError: a file can't be read or written.
+    `output` is a new folder, `quantization` CTranslate2's name of it, None for float32.
     """
-    import_ctranslate2()  # if it is missing, fail before any work
-    check_new_folder(output)
     found = read_model(model)
     spec = transformer_spec(found.weights, found.sizes, found.source.symbols, found.target.symbols)
     with new_folder(output) as folder:

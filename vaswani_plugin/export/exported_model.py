@@ -4,11 +4,11 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,14 +20,13 @@ from vaswani_plugin.model.configuration import Configuration, flag, head_sizes
 from vaswani_plugin.modules.attention import MultiHeadAttention
 from vaswani_plugin.modules.embedding import (
     FAIRSEQ_FIRST_POSITION,
-    MOST_ROWS,
     Embedding,
     LearnedPositions,
     SinusoidalPositions,
 )
 from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward
 from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder, LanguageModel
-from vaswani_plugin.text.dictionary import BOS, EOS, PAD, Dictionary
+from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.settings import (
     CARD,
     MODEL,
@@ -39,16 +38,21 @@ from vaswani_plugin.text.settings import (
 Weights = dict[str, Tensor]
 SIDES = ("encoder", "decoder")
 
-EXPRESSED = frozenset(
-    (
-        *("d_model", "d_ff", "encoder_layers", "decoder_layers", "heads", "d_k", "d_v"),
-        *("dropout", "attention_dropout", "activation_dropout", "positions", "share_embeddings"),
-        *("attention_window", "attention_scale", "next_word", "layer_norm_eps"),
-        *("max_source_positions", "max_target_positions"),
-        *("initial_weights", "checkpoint_activations", "compile"),  # of a training alone
-    )
-)
-"""The options that exports know: each either writes or refuses one, or it leaves no trace."""
+OF_EVERY_EXPORT = {
+    *("d_model", "d_ff", "encoder_layers", "decoder_layers", "heads", "share_embeddings"),
+    *("dropout", "attention_dropout", "activation_dropout"),
+    *("max_source_positions", "max_target_positions"),
+    *("initial_weights", "checkpoint_activations", "compile"),  # of a training alone
+}
+"""The options that each export writes, or that leave no trace."""
+EXPRESSED = {
+    "Hugging Face's Marian": {"layer_norm_eps"},
+    "Hugging Face's OpenAI GPT": {"layer_norm_eps", "positions"},
+    "fairseq's transformer": {"layer_norm_eps", "positions"},
+    "CTranslate2": {"layer_norm_eps", "positions", "d_k", "d_v"},
+    "an ONNX export": {"layer_norm_eps", "positions", "d_k", "d_v", "attention_scale"},
+}
+"""What else each program can express; any other option must have its default."""
 KNOWN_MODULES = (
     *(EncoderDecoder, Encoder, Decoder, LanguageModel),
     *(EncoderLayer, DecoderLayer, MultiHeadAttention, FeedForward, AddNorm, Embedding),
@@ -94,45 +98,29 @@ def require_known_modules(model: nn.Module) -> None:
     """Refuse a part of another class, with a hook or a method of its own: exports write no code."""
     for name, module in model.named_modules():
         kind = getattr(type(module), "equals", type(module))  # a kernel equals a plain module
-        place = f"the part {name or 'model'} of the model"
-        if kind not in KNOWN_MODULES:
-            raise UserError(f"{place} is a {kind.__name__}, which no export can express")
         # PyTorch has no public name for a module's hooks.
-        if module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module):
-            raise UserError(f"{place} has a hook, which no export can express")
+        hooks = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
+        if hooks or kind not in KNOWN_MODULES:
+            found = "has a hook" if hooks else f"is a {kind.__name__}"
+            raise UserError(
+                f"the part {name or 'model'} of the model {found}, which no export can express"
+            )
 
 
-def unknown_options(sizes: Configuration) -> list[str]:
-    """The options that came after the exports and change the model, as flags with their values."""
-    return [
-        f"{flag(each.name)} {getattr(sizes, each.name)}"
-        for each in fields(sizes)
-        if each.name not in EXPRESSED and getattr(sizes, each.name) != each.default
-    ]
-
-
-def departures(sizes: Configuration) -> list[str]:
-    """The options of the layers that no other program has, as flags with their values."""
-    found = unknown_options(sizes)
-    for name in ("max_source_positions", "max_target_positions"):
-        # Other programs have a table of all positions, whatever the model claims.
-        if sizes.positions != "learned" and getattr(sizes, name) > MOST_ROWS:
-            found.append(f"{flag(name)} {getattr(sizes, name)}")
-    if sizes.attention_window:
-        found.append(f"--attention-window {sizes.attention_window}")
-    if sizes.attention_scale != "sqrt":
-        found.append(f"--attention-scale {sizes.attention_scale}")
-    if sizes.next_word:
-        found.append("--next-word")
-    return found
-
-
-def uneven_heads(sizes: Configuration) -> list[str]:
-    """The flags of heads whose widths don't add up to d_model, as one text; [] where they do."""
+def refuse_departures(
+    program: str, sizes: Configuration, more: Iterable[str] = (), remedy: str = ""
+) -> None:
+    """Refuse options that a program of `EXPRESSED` lacks, and `more`, by flags with values."""
     d_k, d_v = head_sizes(sizes)
     if d_k * sizes.heads == d_v * sizes.heads == sizes.d_model:
-        return []
-    return [f"--d-k {d_k} --d-v {d_v} --heads {sizes.heads} with --d-model {sizes.d_model}"]
+        sizes = replace(sizes, d_k=None, d_v=None)
+    known = OF_EVERY_EXPORT | EXPRESSED[program]
+    found = [
+        f"{flag(each.name)} {getattr(sizes, each.name)}"
+        for each in fields(sizes)
+        if each.name not in known and getattr(sizes, each.name) != each.default
+    ]
+    refuse(program, [*found, *more], remedy)
 
 
 def refuse(program: str, options: list[str], remedy: str = "") -> None:
@@ -162,11 +150,11 @@ _FAIRSEQ_PARTS = {
 }
 """Parts of a side or layer: our names, and fairseq's. Each weight of one model is one of the other,
 bit for bit, but for learned positions."""
-_WEIGHT = re.compile(r"((?:encoder|decoder)\.(?:layers\.\d+\.)?)(.+)\.(weight|bias)")
+_WEIGHT = re.compile(r"^((?:encoder|decoder)\.(?:layers\.\d+\.)?)(.+)\.(weight|bias)$")
 
 
 def to_fairseq_weights(weights: Mapping[str, Tensor]) -> Weights:
-    """The same tensors under fairseq's names; a UserError for one that has no place there.
+    """The same tensors under fairseq's names.
 
     Learned positions (P, D) become (2 + P, D): fairseq's table begins with an unread row for each
     number up to that of padding.
@@ -180,7 +168,7 @@ def to_fairseq_weights(weights: Mapping[str, Tensor]) -> Weights:
 
 
 def from_fairseq_weights(weights: Mapping[str, Tensor]) -> Weights:
-    """The inverse of `to_fairseq_weights`, with the same errors."""
+    """The inverse of `to_fairseq_weights`."""
     named = _renamed(weights, {theirs: ours for ours, theirs in _FAIRSEQ_PARTS.items()})
     for name in (f"{side}.positions.weight" for side in SIDES):
         if name in named:
@@ -189,13 +177,12 @@ def from_fairseq_weights(weights: Mapping[str, Tensor]) -> Weights:
 
 
 def _renamed(weights: Mapping[str, Tensor], parts: Mapping[str, str]) -> Weights:
-    named = {}
-    for name, tensor in weights.items():
-        match = _WEIGHT.fullmatch(name)
-        if match is None or match[2] not in parts:
-            raise UserError(f"the weight {name} has no counterpart in the other Transformer")
-        named[f"{match[1]}{parts[match[2]]}.{match[3]}"] = tensor
-    return named
+    """Names without a counterpart stay: the other model's loader names them."""
+
+    def new_name(match: re.Match[str]) -> str:
+        return f"{match[1]}{parts.get(match[2], match[2])}.{match[3]}"
+
+    return {_WEIGHT.sub(new_name, name): tensor for name, tensor in weights.items()}
 
 
 # ---- files
@@ -211,49 +198,17 @@ def copy_bundle_files(folder: Path, settings: Settings, output: Path) -> None:
             shutil.copyfile(folder / name, output / name)
 
 
-def generation_defaults() -> dict[str, Any]:
-    """The numbers of the special symbols for generation_config.json; padding is never written."""
-    return {
-        "bos_token_id": BOS,
-        "pad_token_id": PAD,
-        "eos_token_id": EOS,
-        "bad_words_ids": [[PAD]],
-    }
-
-
-USE = """\
-```python
-from transformers import {0}, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained(".")
-model = {0}.from_pretrained(".")
-batch = tokenizer("{1}", return_tensors="pt")
-tokenizer.decode(model.generate(**batch)[0], skip_special_tokens=True)
-```"""
-"""For the card of a folder for transformers: a class and a text."""
-
-
-def write_card(folder: Path, title: str, front_matter: str, description: str, use: str) -> None:
-    """Write README.md of a folder for transformers."""
-    text = f"---\n{front_matter}---\n\n# {title}\n\n{description}\n\n{use}\n"
-    (folder / CARD).write_text(text, encoding="utf-8")
-
-
-def check_new_folder(output: Path) -> None:
-    """Refuse what is no new or empty folder, and the current one."""
-    if output.exists() and output.samefile("."):
-        raise UserError(f"{output} is the current folder; give the name of a new one as --output")
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise UserError(f"{output} exists and is not an empty folder; give another --output")
-
-
 @contextlib.contextmanager
 def new_folder(output: Path) -> Iterator[Path]:
     """Context with a temporary folder that becomes `output` at the end and goes after an error.
 
-    Refuses what `check_new_folder` refuses.
+    Refuses what is no new or empty folder, and the current one, which a shell would not find again.
     """
-    check_new_folder(output)
+    if output.exists() and (not output.is_dir() or any(output.iterdir()) or output.samefile(".")):
+        raise UserError(
+            f"{output} is not an empty folder, or it is the current one: give the name of a new "
+            "one as --output"
+        )
     output = output.resolve()  # of a symbolic link, its target
     output.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as parent:

@@ -1,27 +1,35 @@
-"""Hugging Face's MarianMT: a bundle of a translation model for transformers.
+"""Bundles for Hugging Face's transformers: MarianMT for translation, GPT for a language model.
 
-Both models are post-norm, with ReLU, embeddings times sqrt(d_model) and the sinusoids of section
-3.5. There are two differences:
+MarianMT is post-norm, with ReLU, embeddings times sqrt(d_model) and the sinusoids of section 3.5,
+as ours. There are two differences:
 
 * The paper interleaves sines and cosines, Marian has all sines first: a permutation of the model's
   D columns turns one into the other.
 * Marian's layer normalization has epsilon 1e-5, ours 1e-6 as a rule. Normalizing c x with epsilon
   c^2 e gives the same as normalizing x with epsilon e. So the residual stream between the first and
   the last normalization of a stack is multiplied by c, a power of two, and the weights that read it
-  are divided by c. This changes no bit of a mantissa, and the inverse gives the same weights.
+  are divided by c. This changes no bit of a mantissa.
+
+OpenAI's first GPT is the paper's layer as a language model: post-norm, ReLU on request. It differs
+in three ways, and the export computes the same nevertheless:
+
+* GPT does not multiply its embeddings by sqrt(d_model). The exported matrix is multiplied instead,
+  and the projection is a matrix of its own.
+* GPT learns its table of positions. Here the table holds the sinusoids.
+* GPT's hidden layer has 4 d_model units. A narrower one gets units that are always 0.
 
 The tokenizer of raw word pieces is `MarianTokenizer` with the bundle's sentencepiece model;
-`huggingface_tokenizer` writes one for Moses' rules with subword-nmt's BPE.
+`huggingface_tokenizer` writes the others.
 
-Axes: D d_model, H heads, K d_k, V vocabulary.
+Axes: D d_model, H heads, K d_k, F d_ff, P positions, V vocabulary.
 """
 
 import math
-import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -29,77 +37,67 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.checkpoints import shared_owners
 from vaswani_plugin.export.exported_model import (
     SIDES,
-    USE,
-    TranslationModel,
     Weights,
-    departures,
-    generation_defaults,
     new_folder,
     read_model,
-    refuse,
+    refuse_departures,
+    require_finite,
+    require_known_modules,
     to_fairseq_weights,
-    uneven_heads,
-    write_card,
 )
-from vaswani_plugin.export.huggingface_language_model import export_language_model
-from vaswani_plugin.export.huggingface_tokenizer import FILE as TOKENIZER
 from vaswani_plugin.export.huggingface_tokenizer import (
     bpe_tokenizer,
-    require_one_dictionary,
+    text_tokenizer,
     tokenizer_config,
 )
 from vaswani_plugin.export.model_card import front_matter
+from vaswani_plugin.inference.language_model import load_language_model
 from vaswani_plugin.model.configuration import Configuration
-from vaswani_plugin.search.options import PAPER_DECODING
-from vaswani_plugin.text.dictionary import BOS, EOS, PAD, UNK, Dictionary
+from vaswani_plugin.modules.transformer import LanguageModel
+from vaswani_plugin.search.options import MAX_NEW_TOKENS, PAPER_DECODING
+from vaswani_plugin.text.dictionary import BOS, EOS, PAD, UNK
 from vaswani_plugin.text.outputs import write_json
 from vaswani_plugin.text.settings import (
+    CARD,
     OURS,
     SAFETENSORS,
     Settings,
     TextSettings,
-    TreeSettings,
     read_settings,
+    weights_path,
 )
 
 _PROJECTION, _HEAD = "decoder.output_projection.weight", "lm_head.weight"
-_EMBEDDINGS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+_EMBEDDINGS = tuple(f"model.{side}.embed_tokens.weight" for side in SIDES)
+_READS = ("q_proj", "k_proj", "v_proj", "fc1")
 MARIANS_EPSILON = 1e-5
 NEVER = -1e9
 """A logit whose probability is 0 in float32."""
+MOST_POSITIONS = 512
+"""Longest output of `generate` in tokens, as in Marian's published models."""
 
 
-def to_marian(weights: Weights, epsilon: float) -> Weights:
-    """Our weights, of layer norms with this epsilon, under `MarianMTModel`'s names.
+# ---- MarianMT: weights
+
+
+def to_marian(weights: Weights, sizes: Configuration) -> Weights:
+    """Our weights under `MarianMTModel`'s names.
 
     Positions must be sinusoidal. Weights that share memory still do.
     """
-    order = sines_first(weights["decoder.embedding.weight"].size(1))
-    factor = stream_factor(epsilon)
-    named = {
-        _HEAD if name == _PROJECTION else f"model.{name}": tensor
-        for name, tensor in to_fairseq_weights(weights).items()
-    }
-    return _converted(named, order, factor)
-
-
-def with_more_rows(weights: Weights, rows: int, unknown: int) -> Weights:
-    """Add symbols that the model reads as <unk> and never writes, to `rows` in all.
-
-    `weights` are of `MarianMTModel`, with one matrix for all embeddings; `unknown` is <unk>'s row.
-    """
-    matrix = weights[_HEAD]
-    more = rows - len(matrix)
-    longer = torch.cat((matrix, matrix[unknown].expand(more, -1)))  # (V + more, D)
-    bias = torch.cat((matrix.new_zeros(len(matrix)), matrix.new_full((more,), NEVER)))
-    changed = dict.fromkeys((*_EMBEDDINGS, _HEAD), longer)
-    return {**weights, **changed, "final_logits_bias": bias[None]}
-
-
-def sines_first(d_model: int) -> Tensor:
-    """The columns of the paper's sinusoids in Marian's order: 0, 2, 4, ..., 1, 3, 5, ..."""
-    columns = torch.arange(d_model, device="cpu")
-    return torch.cat((columns[0::2], columns[1::2]))
+    columns = torch.arange(sizes.d_model, device="cpu")
+    sines_first = torch.cat((columns[0::2], columns[1::2]))
+    counts = zip(SIDES, (sizes.encoder_layers, sizes.decoder_layers), strict=True)
+    last_norms = tuple(f"model.{side}.layers.{n - 1}.final_layer_norm." for side, n in counts)
+    done: dict[int, Tensor] = {}
+    result = {}
+    for fairseqs, tensor in to_fairseq_weights(weights).items():
+        name = _HEAD if fairseqs == _PROJECTION else f"model.{fairseqs}"
+        if tensor.data_ptr() not in done:
+            factor = stream_factor(sizes.layer_norm_eps) ** _exponent(name, last_norms)
+            done[tensor.data_ptr()] = (tensor[_columns(name, sines_first)] * factor).contiguous()
+        result[name] = done[tensor.data_ptr()]
+    return result
 
 
 def stream_factor(epsilon: float) -> float:
@@ -107,41 +105,18 @@ def stream_factor(epsilon: float) -> float:
     return 2.0 ** round(math.log2(MARIANS_EPSILON / epsilon) / 2)
 
 
-def _converted(weights: Weights, order: Tensor, factor: float) -> Weights:
-    last = {side: _last_norm(weights, side) for side in SIDES}
-    done: dict[int, Tensor] = {}
-    result = {}
-    for name, tensor in weights.items():
-        if tensor.data_ptr() not in done:
-            moved = tensor[_columns(name, order)]
-            done[tensor.data_ptr()] = (moved * factor ** _exponent(name, last)).contiguous()
-        result[name] = done[tensor.data_ptr()]
-    return result
-
-
-def _last_norm(weights: Weights, side: str) -> str:
-    """The prefix of the names of a stack's last normalization, whose output is not multiplied."""
-    layers = {
-        int(name.split(".")[3]) for name in weights if name.startswith(f"model.{side}.layers")
-    }
-    return f"model.{side}.layers.{max(layers)}.final_layer_norm."
-
-
 def _columns(name: str, order: Tensor) -> tuple | Tensor:
     """The index that orders the model's columns in a weight of Marian's."""
     part, kind = name.split(".")[-2:]
     if kind == "weight" and (part in _READS or part in ("embed_tokens", "lm_head")):
-        return slice(None), order  # (H K, D), (d_ff, D) or (V, D)
-    return slice(None) if part in _READS else order  # (H K,) and (d_ff,); (D, ...)
+        return slice(None), order  # (H K, D), (F, D) or (V, D)
+    return slice(None) if part in _READS else order  # (H K,) and (F,); (D, ...)
 
 
-_READS = ("q_proj", "k_proj", "v_proj", "fc1")
-
-
-def _exponent(name: str, last_norm: dict[str, str]) -> int:
+def _exponent(name: str, last_norms: tuple[str, ...]) -> int:
     """1 where a weight writes the multiplied stream, -1 where it reads it, 0 elsewhere."""
     part, kind = name.split(".")[-2:]
-    if name.startswith(tuple(last_norm.values())) or part in ("embed_tokens", "lm_head"):
+    if name.startswith(last_norms) or part in ("embed_tokens", "lm_head"):
         return 0
     if ".layers.0.self_attn." in name:  # from the embeddings to the first normalization
         return 0
@@ -151,105 +126,112 @@ def _exponent(name: str, last_norm: dict[str, str]) -> int:
     return 1  # out_proj, fc2 and the norms
 
 
-MOST_POSITIONS = 512
-"""Longest output of `generate` in tokens, as in Marian's published models."""
+def _with_more_rows(weights: Weights, rows: int) -> Weights:
+    """Add symbols that the model reads as <unk> and never writes, to `rows` in all."""
+    matrix = weights[_HEAD]  # of all embeddings
+    more = rows - len(matrix)
+    longer = torch.cat((matrix, matrix[UNK].expand(more, -1)))  # (V + more, D)
+    bias = torch.cat((matrix.new_zeros(len(matrix)), matrix.new_full((more,), NEVER)))
+    changed = dict.fromkeys((*_EMBEDDINGS, _HEAD), longer)
+    return {**weights, **changed, "final_logits_bias": bias[None]}
+
+
+def _each_once(weights: Weights) -> Weights:
+    """Without second names of a tensor, which transformers ties by its configuration."""
+    if len({weights[name].data_ptr() for name in _EMBEDDINGS}) == 1:
+        weights = {"model.shared.weight": weights[_EMBEDDINGS[0]], **weights}
+    return {name: weights[name] for name in dict.fromkeys(shared_owners(weights).values())}
+
+
+# ---- the folder
+
+
+class _Folder(NamedTuple):
+    """What a folder for transformers holds: weights, other files by name, and the card's parts."""
+
+    weights: Weights
+    files: dict[str, Any]
+    title: str
+    tag: str
+    auto_class: str
+    description: str
+    without_tokenizer: str
+
+
+_USE = """\
+```python
+from transformers import {0}, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(".")
+model = {0}.from_pretrained(".")
+batch = tokenizer("The beginning", return_tensors="pt")
+tokenizer.decode(model.generate(**batch)[0], skip_special_tokens=True)
+```"""
 
 
 def export_to_huggingface(model: Path, output: Path, with_tokenizer: bool = True) -> Path:
-    """Write a bundle as a folder that transformers loads with its own code, by its kind of model.
+    """Write a bundle of a translation model or a language model as a folder for transformers.
 
-    Args:
-        model: the bundle of a translation model or a language model.
-        output: the folder to make.
-        with_tokenizer: False writes the model and its vocabulary only.
-
-    Returns:
-        The file that the weights were read from.
-
-    Raises:
-        UserError: `model` is no bundle, Hugging Face has no such architecture or no tokenizer that
-            splits text in the same way, or `output` is not empty.
-        OSError: a file can't be read or written.
+    Without a tokenizer, `output` has the model and its vocabulary only. Returns the path of the
+    bundle's weights.
     """
     settings = read_settings(model)
-    if isinstance(settings, TreeSettings):
-        raise UserError(
-            f"{model} holds a parser, and Hugging Face has no search for well-formed trees"
-        )
-    if isinstance(settings, TextSettings):
-        return export_language_model(model, output, with_tokenizer)
-    return _export_translation_model(read_model(model), output, with_tokenizer)
-
-
-def _export_translation_model(model: TranslationModel, output: Path, with_tokenizer: bool) -> Path:
-    path, settings, sizes, source, target, _ = model
-    _refuse_inexpressible(sizes)
-    weights = to_marian(model.weights, sizes.layer_norm_eps)
-    tokenizer = None
-    if with_tokenizer and not _has_raw_pieces(settings):
-        require_one_dictionary(sizes.share_embeddings)
-        tokenizer = bpe_tokenizer(path.parent, settings, source)
-        weights = with_more_rows(weights, len(tokenizer["model"]["vocab"]), UNK)
+    make = _openai_folder if isinstance(settings, TextSettings) else _marian_folder
+    found = make(model, with_tokenizer)
+    use = _USE.format(found.auto_class) if with_tokenizer else found.without_tokenizer
+    front = front_matter(settings, found.tag, library_name="transformers")
+    card = f"---\n{front}---\n\n# {found.title}\n\n{found.description}\n\n{use}\n"
     with new_folder(output) as folder:
-        _write_weights(weights, folder)
-        words = (len(weights[name]) for name in _EMBEDDINGS)
-        write_json(folder / "config.json", marian_config(sizes, *words))
-        write_json(folder / "generation_config.json", generation_config(settings, sizes))
-        write_json(folder / "vocab.json", numbered(source))
-        if sizes.share_embeddings != "all":
-            write_json(folder / "target_vocab.json", numbered(target))
-        if with_tokenizer:
-            _write_tokenizer(path.parent, settings, sizes, tokenizer, folder)
-        write_card(
-            folder,
-            f"{settings.source_language}-{settings.target_language}, a Transformer of "
-            "vaswani_plugin",
-            front_matter(settings, "translation", library_name="transformers"),
-            f"{sizes.encoder_layers} + {sizes.decoder_layers} layers, d_model {sizes.d_model}, "
-            f"d_ff {sizes.d_ff}, {sizes.heads} heads, exported as MarianMT. Between its "
-            f"normalizations it carries {stream_factor(sizes.layer_norm_eps):g} times the numbers "
-            "of the original, so that Marian's epsilon of 1e-5 has the effect of the original's.",
-            USE.format("AutoModelForSeq2SeqLM", "A sentence.")
-            if with_tokenizer
-            else _NO_TOKENIZER.format(settings),
-        )
-    return path
+        save_file(found.weights, folder / SAFETENSORS, metadata={"format": "pt"})
+        for name, content in found.files.items():
+            if isinstance(content, bytes):
+                (folder / name).write_bytes(content)
+            else:
+                write_json(folder / name, content)
+        (folder / CARD).write_text(card, encoding="utf-8")
+    return weights_path(model)
 
 
-_NO_TOKENIZER = (
-    "The tokenizer is not part of it: text is prepared by {0.tokenizer} and {0.subwords}. "
-    "`vocab.json` numbers the subwords; a source ends with `</s>`."
-)
-
-
-def _has_raw_pieces(settings: Settings) -> bool:
-    """Whether the text is cut into sentencepiece's pieces and nothing else."""
-    rules = settings.tokenizer != "none" or settings.lowercase or settings.normalize_punctuation
-    return settings.subwords == "sentencepiece" and not rules
-
-
-def _refuse_inexpressible(sizes: Configuration) -> None:
-    """Refuse a model that Marian can't express; name the option and an export that supports it."""
-    found = uneven_heads(sizes)
-    if sizes.positions != "sinusoidal":
-        found.append(f"--positions {sizes.positions}")
-    found += departures(sizes)
+def _marian_folder(model: Path, with_tokenizer: bool) -> _Folder:
+    _, settings, sizes, source, target, ours = read_model(model)
+    more = []
     if sizes.layer_norm_eps > MARIANS_EPSILON:
-        found.append(f"--layer-norm-eps {sizes.layer_norm_eps:g}")
-    other = "fairseq" if found and "--positions" in found[0] else "ctranslate2"
-    remedy = "" if departures(sizes) else f"; --to {other} can"
-    refuse("Hugging Face's Marian", found, remedy)
-
-
-def _write_weights(weights: Weights, folder: Path) -> None:
-    """Write each tensor once; transformers ties shared tensors by its configuration."""
-    weights = dict(weights)
-    owners = shared_owners(weights)
-    if owners["model.decoder.embed_tokens.weight"] == owners["model.encoder.embed_tokens.weight"]:
-        weights = {"model.shared.weight": weights["model.encoder.embed_tokens.weight"], **weights}
-        owners = shared_owners(weights)
-    kept = {name: weights[name] for name in dict.fromkeys(owners.values())}
-    save_file(kept, folder / SAFETENSORS, metadata={"format": "pt"})
+        more.append(f"--layer-norm-eps {sizes.layer_norm_eps:g}")
+    remedy = "; CTranslate2 and ONNX may have: --to ctranslate2, --to onnx"
+    refuse_departures("Hugging Face's Marian", sizes, more, remedy)
+    weights = to_marian(ours, sizes)
+    is_one = sizes.share_embeddings == "all"
+    files: dict[str, Any] = {"vocab.json": source.indices}
+    if not is_one:
+        files["target_vocab.json"] = target.indices
+    if with_tokenizer:
+        config = tokenizer_config(sizes.max_source_positions)
+        config |= {"source_lang": settings.source_language, "target_lang": settings.target_language}
+        rules = settings.tokenizer != "none" or settings.lowercase or settings.normalize_punctuation
+        if settings.subwords == "sentencepiece" and not rules:  # raw pieces
+            pieces = (model / str(settings.codes)).read_bytes()
+            files |= {"source.spm": pieces, "target.spm": pieces}
+            config |= {"tokenizer_class": "MarianTokenizer", "separate_vocabs": not is_one}
+        else:
+            tokenizer = bpe_tokenizer(model, settings, source, is_one)
+            weights = _with_more_rows(weights, len(tokenizer["model"]["vocab"]))
+            files["tokenizer.json"] = tokenizer
+        files["tokenizer_config.json"] = config
+    files["config.json"] = marian_config(sizes, *(len(weights[name]) for name in _EMBEDDINGS))
+    files["generation_config.json"] = generation_config(settings, sizes)
+    return _Folder(
+        _each_once(weights),
+        files,
+        f"{settings.source_language}-{settings.target_language}, a Transformer of vaswani_plugin",
+        "translation",
+        "AutoModelForSeq2SeqLM",
+        f"{sizes.encoder_layers} + {sizes.decoder_layers} layers, d_model {sizes.d_model}, "
+        f"d_ff {sizes.d_ff}, {sizes.heads} heads, exported as MarianMT. Between its "
+        f"normalizations it carries {stream_factor(sizes.layer_norm_eps):g} times the numbers "
+        "of the original, so that Marian's epsilon of 1e-5 has the effect of the original's.",
+        f"The tokenizer is not part of it: text is prepared by {settings.tokenizer} and "
+        f"{settings.subwords}. `vocab.json` numbers the subwords; a source ends with `</s>`.",
+    )
 
 
 def marian_config(sizes: Configuration, source_words: int, target_words: int) -> dict[str, Any]:
@@ -292,34 +274,114 @@ def generation_config(settings: Settings, sizes: Configuration) -> dict[str, Any
         "early_stopping": False,
         "min_length": 2,  # the start and one subword: no empty output
         "max_length": min(MOST_POSITIONS, sizes.max_target_positions),
-        **generation_defaults(),
+        "bos_token_id": BOS,
+        **_END_AND_PADDING,
         "decoder_start_token_id": EOS,
     }
 
 
-def numbered(dictionary: Dictionary) -> dict[str, int]:
-    """The content of vocab.json: the number of each symbol."""
-    if len(dictionary.indices) != len(dictionary):
-        raise UserError("a dictionary holds a symbol twice, and a tokenizer takes it once")
-    return dictionary.indices
+_END_AND_PADDING = {"pad_token_id": PAD, "eos_token_id": EOS, "bad_words_ids": [[PAD]]}
+"""For generation_config.json; padding is never written."""
 
 
-def _write_tokenizer(
-    model: Path,
-    settings: Settings,
-    sizes: Configuration,
-    tokenizer: dict[str, Any] | None,
-    folder: Path,
-) -> None:
-    """Write `tokenizer` as tokenizer.json; None: Marian's tokenizer with the bundle's pieces."""
-    config = tokenizer_config(sizes.max_source_positions)
-    config["source_lang"] = settings.source_language
-    config["target_lang"] = settings.target_language
-    if tokenizer is not None:
-        write_json(folder / TOKENIZER, tokenizer)
-    else:
-        for name in ("source.spm", "target.spm"):
-            shutil.copyfile(model / str(settings.codes), folder / name)
-        config["tokenizer_class"] = "MarianTokenizer"
-        config["separate_vocabs"] = sizes.share_embeddings != "all"
-    write_json(folder / "tokenizer_config.json", config)
+# ---- OpenAI GPT
+
+
+def _openai_folder(model: Path, with_tokenizer: bool) -> _Folder:
+    loaded, pipeline = load_language_model(model)
+    assert pipeline is not None and isinstance(pipeline.settings, TextSettings)
+    settings, sizes, dictionary = pipeline.settings, loaded.sizes, loaded.target
+    if settings.article_tokens is not None:
+        raise UserError(
+            f"{model} holds a summarizer, and Hugging Face has no counterpart of how it reads an "
+            "article"
+        )
+    require_known_modules(loaded.model)
+    assert isinstance(sizes, Configuration)
+    more = []
+    if sizes.d_ff > 4 * sizes.d_model:
+        more.append(f"--d-ff {sizes.d_ff} with --d-model {sizes.d_model}")
+    refuse_departures("Hugging Face's OpenAI GPT", sizes, more)
+    weights = to_openai(loaded.model, sizes)
+    require_finite(weights)
+    files = {
+        "config.json": openai_config(sizes, len(dictionary)),
+        "generation_config.json": {
+            **_END_AND_PADDING,
+            "bos_token_id": EOS,
+            "max_new_tokens": min(MAX_NEW_TOKENS, sizes.max_target_positions // 2),
+        },
+        "vocab.json": dictionary.indices,
+    }
+    if with_tokenizer:
+        files["tokenizer.json"] = text_tokenizer(model, settings, dictionary)
+        config = tokenizer_config(sizes.max_target_positions)
+        files["tokenizer_config.json"] = config | {"bos_token": dictionary[EOS]}
+    return _Folder(
+        weights,
+        files,
+        "A language model of vaswani_plugin",
+        "text-generation",
+        "AutoModelForCausalLM",
+        f"{sizes.decoder_layers} layers, d_model {sizes.d_model}, d_ff {sizes.d_ff}, "
+        f"{sizes.heads} heads, exported as OpenAI GPT. A text begins with `</s>`.",
+        f"`vocab.json` numbers the text's {settings.coding}.",
+    )
+
+
+def to_openai(model: LanguageModel, sizes: Configuration) -> Weights:
+    """The weights of a language model of ours for `OpenAIGPTLMHeadModel`."""
+    ours = model.state_dict()
+    matrix = ours["embedding.weight"]
+    positions = torch.arange(sizes.max_target_positions, device=matrix.device)
+    found = {
+        "transformer.tokens_embed.weight": matrix * math.sqrt(sizes.d_model),
+        "transformer.positions_embed.weight": model.positions(positions[None])[0],
+        "lm_head.weight": matrix,
+    }
+    unused = 4 * sizes.d_model - sizes.d_ff
+    for number in range(sizes.decoder_layers):
+        # Their weights multiply from the right, (inputs, outputs).
+        for theirs, parts in _OPENAI_PARTS.items():
+            for kind in ("weight", "bias"):
+                tensors = [ours[f"layers.{number}.{part}.{kind}"].t() for part in parts]
+                found[f"transformer.h.{number}.{theirs}.{kind}"] = torch.cat(tensors, -1)
+        hidden = f"transformer.h.{number}.mlp"
+        for name in (f"{hidden}.c_fc.weight", f"{hidden}.c_fc.bias"):  # (D, 4 D) and (4 D,)
+            found[name] = F.pad(found[name], (0, unused))
+        name = f"{hidden}.c_proj.weight"  # (4 D, D)
+        found[name] = F.pad(found[name], (0, 0, 0, unused))
+    return {name: weight.detach().contiguous() for name, weight in found.items()}
+
+
+_OPENAI_PARTS = {
+    "attn.c_attn": [f"self_attention.{part}" for part in ("query", "key", "value")],
+    "attn.c_proj": ["self_attention.output"],
+    "ln_1": ["self_attention_norm.norm"],
+    "mlp.c_fc": ["feed_forward.w_1"],
+    "mlp.c_proj": ["feed_forward.w_2"],
+    "ln_2": ["feed_forward_norm.norm"],
+}
+"""Parts of their layers, and ours that follow one another in it."""
+
+
+def openai_config(sizes: Configuration, vocabulary: int) -> dict[str, Any]:
+    """The content of config.json: `OpenAIGPTConfig`'s fields. A text begins with </s>."""
+    return {
+        "model_type": "openai-gpt",
+        "architectures": ["OpenAIGPTLMHeadModel"],
+        "vocab_size": vocabulary,
+        "n_positions": sizes.max_target_positions,
+        "n_embd": sizes.d_model,
+        "n_layer": sizes.decoder_layers,
+        "n_head": sizes.heads,
+        "afn": "relu",
+        "resid_pdrop": sizes.dropout,
+        "embd_pdrop": sizes.dropout,
+        "attn_pdrop": sizes.attention_dropout,
+        "layer_norm_epsilon": sizes.layer_norm_eps,
+        "tie_word_embeddings": False,
+        "bos_token_id": EOS,
+        "eos_token_id": EOS,
+        "pad_token_id": PAD,
+    }

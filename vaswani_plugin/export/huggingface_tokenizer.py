@@ -42,26 +42,17 @@ _MOVED, _CLOSING, _CLOSED, _LOW, _HIGH, _GLUE = "\ue001\ue002\ue003\ue004\ue005\
 """Marks of the steps, from the private use area; none remains in the result."""
 _GAP = f"[ {_GLUE}]"
 """Between two words: a space, or what is no space in the running text."""
-_RULES_OF_THEIR_OWN = ("cs", "fi")
 
 
 def moses_steps(
-    language: str, lowercase: bool, normalize: bool, aggressive: bool, escape: bool
+    language: str, lowercase: bool, normalize: bool, escape: bool
 ) -> list[normalizers.Normalizer]:
     """The normalizers of tokenizer.json: raw text to words, as by `text.moses.make_processor`."""
-    steps: list[normalizers.Normalizer] = []
-    if lowercase:
-        # The library lower-cases letter by letter; Python writes a sigma at a word's end as ς.
-        cased, ignored = (
-            r"[\p{Lowercase}\p{Uppercase}\p{Lt}]",
-            r"[\p{Mn}\p{Me}\p{Lm}\p{Sk}\p{Cf}'’‘.:·]*",
-        )
-        sigma = Regex(rf"{cased}{ignored}\KΣ(?!{ignored}{cased})")
-        steps += [normalizers.Replace(sigma, "ς"), normalizers.Lowercase()]
+    steps: list[normalizers.Normalizer] = [normalizers.Lowercase()] if lowercase else []
     if normalize:
         steps += [normalizers.Replace(Regex(p), new) for p, new in _punctuation(language)]
         steps.append(normalizers.Strip())
-    rules = _tokenization(MosesTokenizer(lang=language), aggressive, escape)
+    rules = _tokenization(MosesTokenizer(lang=language), escape)
     return steps + [normalizers.Replace(Regex(pattern), new) for pattern, new in rules]
 
 
@@ -102,17 +93,13 @@ def _punctuation(language: str) -> list[tuple[str, str]]:
     return steps
 
 
-def _tokenization(moses: MosesTokenizer, aggressive: bool, escape: bool) -> list[tuple[str, str]]:
+def _tokenization(moses: MosesTokenizer, escape: bool) -> list[tuple[str, str]]:
     letters, alphabetic, numbers = map(_ranges, (moses.IsAlnum, moses.IsAlpha, moses.IsN))
     other = rf"[^{letters}\s.'`,\-]"
     steps = [
         (r"[\s\x{1C}-\x{1F}]+", " "),
         (r"[\x{00}-\x{1F}]|\A | \z", ""),
         (rf"(?<={other})|(?={other})", " "),
-    ]
-    if aggressive:
-        steps.append((rf"[{letters}]\K-(?=[{letters}])", " @-@ "))
-    steps += [
         (r"(?<!\.)(?=\.\.)|(?<=\.\.)(?!\.)", " "),
         (rf"(?<=[^{numbers}]),|,(?=[^{numbers}])|(?<=[{numbers}]),\z", " , "),
         *_apostrophes(moses.lang, alphabetic, numbers),
@@ -167,21 +154,12 @@ def _ranges(characters: str) -> str:
 
 
 def detokenization_steps(language: str) -> list[decoders.Decoder]:
-    """The decoders of tokenizer.json: words between spaces to running text.
-
-    Refuses a language whose rules look further than an expression can.
-    """
-    if language in _RULES_OF_THEIR_OWN:
-        raise UserError(
-            f"Moses joins the words of the language {language} by rules that Hugging Face's "
-            "tokenizers can't express: give --without-tokenizer for the model alone"
-        )
+    """The decoders of tokenizer.json: words between spaces to running text."""
     alphabetic, currency = map(_ranges, (MosesDetokenizer.IsAlpha, MosesDetokenizer.IsSc))
     steps = [(r"\A\s*|\s*\z", " "), (" @-@ ", "-")]
     steps += [(p.pattern, new) for p, new in MosesDetokenizer.MOSES_UNESCAPE_XML_REGEXES]
-    if language != "ko":
-        cjk = "".join(rf"\x{{{a:X}}}-\x{{{b:X}}}" for a, b in CJKChars().ranges)
-        steps.append((f"(?<=[{cjk}]) (?=[{cjk}])", _GLUE))
+    cjk = "".join(rf"\x{{{a:X}}}-\x{{{b:X}}}" for a, b in CJKChars().ranges)
+    steps.append((f"(?<=[{cjk}]) (?=[{cjk}])", _GLUE))
     steps.append((rf"(?<={_GAP})[{currency}(\[{{¿¡]+\K{_GAP}", _GLUE))
     steps.append((rf"{_GAP}(?=[,.?!:;\\%}})\]]+{_GAP})", _GLUE))
     if language == "en":
@@ -214,36 +192,49 @@ def _quotes(is_english: bool) -> list[tuple[str, str]]:
     return [*steps, (_CLOSED, ""), (f'"{_LOW}', "„"), (f'"{_HIGH}', "“")]
 
 
-FILE = "tokenizer.json"
 WORD_END = "</w>"
 _JOINT = "@@"
+_LINES = pre_tokenizers.Split("\n", "isolated")
 
 
-def bpe_tokenizer(model: Path, settings: Settings, dictionary: Dictionary) -> dict[str, Any]:
+def bpe_tokenizer(
+    model: Path, settings: Settings, dictionary: Dictionary, is_shared: bool
+) -> dict[str, Any]:
     """The content of tokenizer.json for a translation model of Moses' words and BPE.
 
-    Refuses a bundle whose text Hugging Face's tokenizers can't prepare.
+    Refuses a bundle whose text Hugging Face's tokenizers can't prepare. `is_shared`: the dictionary
+    is that of both languages.
     """
-    if settings.subwords != "subword-nmt" or settings.tokenizer != "moses":
-        raise _refused(f"is prepared by tokenizer {settings.tokenizer} and {settings.subwords}")
-    if settings.vocabulary is not None:
-        raise _refused(f"is split into the subwords of {settings.vocabulary} only")
+    language, tools = settings.target_language, (settings.tokenizer, settings.subwords)
+    obstacles = {
+        f"is prepared by tokenizer {tools[0]} and {tools[1]}": tools != ("moses", "subword-nmt"),
+        f"is split into the subwords of {settings.vocabulary} only": settings.vocabulary,
+        "is split at hyphens": settings.aggressive_dash_splits,
+        "has a dictionary for each language": not is_shared,
+        f"is joined by rules for {language} that look far": language in ("cs", "fi", "ko"),
+    }
+    for what in (what for what, is_there in obstacles.items() if is_there):
+        raise UserError(
+            f"the bundle's text {what}, and Hugging Face has no tokenizer that does the same: give "
+            "--without-tokenizer for the model alone, or train on word pieces, as "
+            "recipes/own_text.sh does"
+        )
     words = moses_steps(
         settings.source_language,
         settings.lowercase,
         settings.normalize_punctuation,
-        settings.aggressive_dash_splits,
         settings.escape,
     )
-    merges = _merges(model / str(settings.codes))
-    vocabulary = _vocabulary(map(_piece, _subwords(dictionary)), merges)
-    tokenizer = _made(_bpe(vocabulary, merges), dictionary, f"$0 {dictionary[EOS]}")
+    merges = _merges(model, settings)
+    pieces = map(_piece, dictionary.symbols[dictionary.nspecial :])
+    tokenizer = _made(_bpe(pieces, merges), dictionary, f"$0 {dictionary[EOS]}")
     invisible = normalizers.Replace(Regex(MEANINGLESS.pattern), "")
     tokenizer.normalizer = normalizers.Sequence([invisible, *words])
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    text = detokenization_steps(settings.target_language)
+    text = detokenization_steps(language)
     tokenizer.decoder = decoders.Sequence([decoders.BPEDecoder(WORD_END), decoders.Fuse(), *text])
-    return _content(tokenizer)
+    content: dict[str, Any] = json.loads(tokenizer.to_str())
+    return content
 
 
 def text_tokenizer(model: Path, settings: TextSettings, dictionary: Dictionary) -> dict[str, Any]:
@@ -251,40 +242,43 @@ def text_tokenizer(model: Path, settings: TextSettings, dictionary: Dictionary) 
 
     The line break is a second name of </s>, as the end of a line in training.
     """
-    begins = f"{dictionary[EOS]} $0"
+    special, units = dictionary.symbols[: dictionary.nspecial], dictionary.symbols
+    units = units[dictionary.nspecial :]
+    if settings.coding == "bpe":
+        merges = [(_written(a), _written(b)) for a, b in _merges(model, settings)]
+        pieces = (_EMPTY if unit == NOTHING else _written(_piece(unit)) for unit in units)
+        kind = _bpe(pieces, merges)
+    else:
+        if settings.coding == "characters":
+            units = list(map(decode_characters, units))
+        numbers = {unit: number for number, unit in enumerate([*special, *units])}
+        kind = models.WordLevel(numbers, unk_token="<unk>")
+    tokenizer, line_break = _made(kind, dictionary, f"{dictionary[EOS]} $0"), "\n"
     if settings.coding == "words":
-        tokenizer = _made(_whole_units(dictionary.symbols), dictionary, begins)
         tokenizer.normalizer = normalizers.Replace(
             Regex(rf"(?<!\S)(?:{_SPECIAL})(?!\S)"), dictionary[UNK]
         )
         blanks = Regex(r"(?:(?!\n)[\s\x{1C}-\x{1F}])+")
         split = pre_tokenizers.Split(blanks, "removed")
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([_lines(), split])
-        return _content(tokenizer, "\n")
-    if settings.coding == "characters":
-        special = dictionary.symbols[: dictionary.nspecial]
-        units = [*special, *map(decode_characters, _subwords(dictionary))]
-        tokenizer = _made(_whole_units(units), dictionary, begins)
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([_LINES, split])
+    elif settings.coding == "characters":
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
         tokenizer.decoder = decoders.Fuse()
-        return _content(tokenizer, "\n")
-    merges = [(_written(a), _written(b)) for a, b in _merges(model / str(settings.codes))]
-    pieces = (
-        _EMPTY if unit == NOTHING else _written(_piece(unit)) for unit in _subwords(dictionary)
-    )
-    vocabulary = _vocabulary(pieces, merges)
-    tokenizer = _made(_bpe(vocabulary, merges), dictionary, begins)
-    tokenizer.add_tokens([AddedToken(_EMPTY, normalized=True)])
-    empty = Regex(r"(?:\A|(?<=\n))(?= )|(?<= )(?= |\n|\z)")
-    tokenizer.normalizer = normalizers.Replace(empty, _EMPTY)
-    letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    split = pre_tokenizers.Split(" ", "removed")
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([_lines(), split, letters])
-    words = [decoders.Replace(_EMPTY, WORD_END), decoders.BPEDecoder(WORD_END)]
-    tokenizer.decoder = decoders.Sequence(
-        [*words, decoders.Replace(" ", "Ġ"), decoders.ByteLevel()]
-    )
-    return _content(tokenizer, "Ċ" + WORD_END)  # a line break among the letters for bytes
+    else:
+        tokenizer.add_tokens([AddedToken(_EMPTY, normalized=True)])
+        empty = Regex(r"(?:\A|(?<=\n))(?= )|(?<= )(?= |\n|\z)")
+        tokenizer.normalizer = normalizers.Replace(empty, _EMPTY)
+        letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        split = pre_tokenizers.Split(" ", "removed")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([_LINES, split, letters])
+        words = [decoders.Replace(_EMPTY, WORD_END), decoders.BPEDecoder(WORD_END)]
+        tokenizer.decoder = decoders.Sequence(
+            [*words, decoders.Replace(" ", "Ġ"), decoders.ByteLevel()]
+        )
+        line_break = "Ċ" + WORD_END  # among the letters for bytes
+    content: dict[str, Any] = json.loads(tokenizer.to_str())
+    content["model"]["vocab"][line_break] = EOS  # the library writes no second name
+    return content
 
 
 _SPECIAL = "<s>|<pad>|</s>|<sep>"
@@ -325,26 +319,8 @@ def tokenizer_config(positions: int) -> dict[str, Any]:
     }
 
 
-def _refused(reason: str) -> UserError:
-    return UserError(
-        f"the bundle's text {reason}, and Hugging Face has no tokenizer that does the same: give "
-        "--without-tokenizer for the model alone, or train on word pieces, as recipes/own_text.sh "
-        "does"
-    )
-
-
-def require_one_dictionary(share_embeddings: str) -> None:
-    """Refuse two vocabularies: a tokenizer.json has one."""
-    if share_embeddings != "all":
-        raise _refused("has a dictionary for each language")
-
-
-def _merges(codes: Path) -> list[tuple[str, str]]:
-    return list(dict.fromkeys(read_merges(str(codes))))
-
-
-def _subwords(dictionary: Dictionary) -> list[str]:
-    return dictionary.symbols[dictionary.nspecial :]
+def _merges(model: Path, settings: Settings | TextSettings) -> list[tuple[str, str]]:
+    return list(dict.fromkeys(read_merges(str(model / str(settings.codes)))))
 
 
 def _piece(symbol: str) -> str:
@@ -353,25 +329,12 @@ def _piece(symbol: str) -> str:
     return symbol.removesuffix(_JOINT) if inside else symbol + WORD_END
 
 
-def _vocabulary(pieces: Iterable[str], merges: list[tuple[str, str]]) -> dict[str, int]:
-    """Numbers of the pieces, and behind them of the merges' other pieces."""
+def _bpe(pieces: Iterable[str], merges: list[tuple[str, str]]) -> models.Model:
+    """A model with the pieces by number, and behind them the merges' other pieces."""
     names = [*SPECIAL_SYMBOLS, *pieces]
-    numbers = {name: number for number, name in enumerate(names)}
-    if len(numbers) != len(names):
-        raise _refused("has a subword twice in its dictionary")
-    for left, right in merges:
-        for piece in (left, right, left + right):
-            numbers.setdefault(piece, len(numbers))
-    return numbers
-
-
-def _bpe(vocabulary: dict[str, int], merges: list[tuple[str, str]]) -> models.Model:
-    return models.BPE(vocabulary, merges, unk_token="<unk>", end_of_word_suffix=WORD_END)
-
-
-def _whole_units(units: list[str]) -> models.Model:
-    numbers = {unit: number for number, unit in enumerate(units)}
-    return models.WordLevel(numbers, unk_token="<unk>")
+    names += [piece for left, right in merges for piece in (left, right, left + right)]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return models.BPE(numbers, merges, unk_token="<unk>", end_of_word_suffix=WORD_END)
 
 
 def _made(model: models.Model, dictionary: Dictionary, template: str) -> Tokenizer:
@@ -384,15 +347,3 @@ def _made(model: models.Model, dictionary: Dictionary, template: str) -> Tokeniz
         special_tokens=[(dictionary[EOS], EOS)],
     )
     return tokenizer
-
-
-def _content(tokenizer: Tokenizer, line_break: str | None = None) -> dict[str, Any]:
-    """The content of tokenizer.json, with a second name of </s>, which the library writes not."""
-    content: dict[str, Any] = json.loads(tokenizer.to_str())
-    if line_break is not None:
-        content["model"]["vocab"][line_break] = EOS
-    return content
-
-
-def _lines() -> pre_tokenizers.PreTokenizer:
-    return pre_tokenizers.Split("\n", "isolated")

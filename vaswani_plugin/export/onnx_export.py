@@ -11,7 +11,6 @@ V d_v; vocabulary is written out.
 
 import logging
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -19,12 +18,10 @@ from torch import Tensor, nn
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.exported_model import (
-    check_new_folder,
     copy_bundle_files,
     new_folder,
     read_model,
-    refuse,
-    unknown_options,
+    refuse_departures,
 )
 from vaswani_plugin.export.huggingface_export import generation_config, marian_config
 from vaswani_plugin.inference.onnx_engine import (
@@ -50,6 +47,8 @@ BATCH, SOURCE, PAST = "batch_size", "encoder_sequence_length", "past_decoder_seq
 TARGET = "decoder_sequence_length"
 EXAMPLE = {BATCH: 2, SOURCE: 5, TARGET: 3, PAST: 4}
 """Sizes with which the graphs are traced; none is fixed by it."""
+Shape = tuple[str | int, ...]
+"""Of a tensor; a word is an axis of any size."""
 
 
 class EncoderGraph(nn.Module):
@@ -86,7 +85,11 @@ class DecoderGraph(nn.Module):
             Logits (B, T, vocabulary), the keys and values in the order of `given`, without the
             source's with `with_past`, and the last layer's attention to the source (B, H, T, S).
         """
-        layers, caches = self.decoder.layers, self._caches(given)
+        layers = self.decoder.layers
+        caches: list[tuple[KeyValueCache, KeyValueCache]] = [({}, {}) for _ in layers]
+        if self.with_past:
+            fours = zip(*[iter(given)] * 4, strict=True)
+            caches = [({"key": a, "value": b}, {"key": c, "value": d}) for a, b, c, d in fours]
         new, past = ids.size(1), given[0].size(2) if self.with_past else 0
         mask = causal_mask(new, past + new)
         visible = source_mask.bool()[:, None, None]
@@ -101,63 +104,57 @@ class DecoderGraph(nn.Module):
         present = [cache[kind] for pair in kept for cache in pair for kind in ("key", "value")]
         return self.decoder.project(x), *present, weights
 
-    def _caches(self, given: Sequence[Tensor]) -> list[tuple[KeyValueCache, KeyValueCache]]:
-        """The caches of each layer's self-attention and cross-attention."""
-        if not self.with_past:
-            return [({}, {}) for _ in self.decoder.layers]
-        fours = zip(*[iter(given)] * 4, strict=True)
-        return [({"key": a, "value": b}, {"key": c, "value": d}) for a, b, c, d in fours]
-
 
 def write_graphs(model: EncoderDecoder, folder: Path) -> None:
     """Write the three graphs of a model of the plain modules, in float32, into a folder."""
-    encoder, decoder, layers = model.encoder, model.decoder, len(model.decoder.layers)
-    source = {"input_ids": (BATCH, SOURCE), "attention_mask": (BATCH, SOURCE)}
-    width = decoder.embedding.weight.size(1)
-    _write(EncoderGraph(encoder), source, {}, ["last_hidden_state"], folder / ENCODER)
-    inputs = {"input_ids": (BATCH, TARGET), "encoder_attention_mask": (BATCH, SOURCE)}
-    memory = {"encoder_hidden_states": (BATCH, SOURCE, width)}
-    weights = cross_attention_name(layers)
-    present = past_names("present", layers)
-    outputs = ["logits", *present, weights]
-    _write(DecoderGraph(decoder, False), inputs, memory, outputs, folder / DECODER)
-    past = {}
-    for name in past_names("past_key_values", layers):
-        attention = decoder.layers[0].self_attention
-        linear = attention.key if name.endswith("key") else attention.value
-        heads = attention.heads
-        length = PAST if ".decoder." in name else SOURCE
-        past[name] = (BATCH, heads, length, linear.out_features // heads)
-    outputs = ["logits", *(name for name in present if ".decoder." in name), weights]
-    _write(DecoderGraph(decoder, True), inputs, past, outputs, folder / DECODER_WITH_PAST)
+    decoder, layers = model.decoder, len(model.decoder.layers)
+    words, width = decoder.projection.weight.shape
+    attention = decoder.layers[0].self_attention
+    heads = attention.heads
 
+    def keys_and_values(kind: str, length: str) -> dict[str, Shape]:
+        """Their shapes by name; `length` is the target's."""
+        shapes: dict[str, Shape] = {}
+        for name in past_names(kind, layers):
+            linear = attention.key if name.endswith("key") else attention.value
+            axis = length if ".decoder." in name else SOURCE
+            shapes[name] = (BATCH, heads, axis, linear.out_features // heads)
+        return shapes
 
-Shape = tuple[str | int, ...]
+    source: dict[str, Shape] = {"input_ids": (BATCH, SOURCE), "attention_mask": (BATCH, SOURCE)}
+    memory: Shape = (BATCH, SOURCE, width)
+    _write(EncoderGraph(model.encoder), source, {"last_hidden_state": memory}, folder / ENCODER)
+    target: dict[str, Shape] = {
+        "input_ids": (BATCH, TARGET),
+        "encoder_attention_mask": (BATCH, SOURCE),
+    }
+    present = keys_and_values("present", f"{PAST} + {TARGET}")
+    logits: dict[str, Shape] = {"logits": (BATCH, TARGET, words)}
+    weights: dict[str, Shape] = {cross_attention_name(layers): (BATCH, heads, TARGET, SOURCE)}
+    inputs = target | {"encoder_hidden_states": memory}
+    _write(DecoderGraph(decoder, False), inputs, logits | present | weights, folder / DECODER)
+    inputs = target | keys_and_values("past_key_values", PAST)
+    present = {name: shape for name, shape in present.items() if ".decoder." in name}
+    outputs = logits | present | weights
+    _write(DecoderGraph(decoder, True), inputs, outputs, folder / DECODER_WITH_PAST)
 
 
 def _write(
-    graph: nn.Module,
-    ids: dict[str, tuple[str, str]],
-    numbers: dict[str, Shape],
-    outputs: list[str],
-    path: Path,
+    graph: nn.Module, inputs: dict[str, Shape], outputs: dict[str, Shape], path: Path
 ) -> None:
-    """Trace a graph and write it.
-
-    `ids` are shapes of its first inputs by name, token numbers and masks, `numbers` those of the
-    others; a word is an axis of any size.
-    """
-    shapes: dict[str, Shape] = {**ids, **numbers}
-    sizes = {name: [EXAMPLE.get(str(n), n) for n in shape] for name, shape in shapes.items()}
+    """Trace a graph and write it; inputs of two axes are token numbers and masks."""
     example = [
-        torch.ones(size, dtype=torch.long if name in ids else None, device="cpu")
-        for name, size in sizes.items()
+        torch.ones(
+            [EXAMPLE[size] if isinstance(size, str) else size for size in shape],
+            dtype=torch.long if len(shape) == 2 else None,
+            device="cpu",
+        )
+        for shape in inputs.values()
     ]
     axes = {
-        name: {axis: n for axis, n in enumerate(shape) if isinstance(n, str)}
-        for name, shape in shapes.items()
+        name: {axis: size for axis, size in enumerate(shape) if isinstance(size, str)}
+        for name, shape in (inputs | outputs).items()
     }
-    axes |= {name: _output_axes(name) for name in outputs}
     with warnings.catch_warnings(), torch.no_grad():
         # PyTorch's newer exporter, which the warnings name, needs another package.
         warnings.simplefilter("ignore")
@@ -167,38 +164,16 @@ def _write(
             str(path),
             dynamo=False,
             opset_version=OPSET,
-            input_names=list(shapes),
-            output_names=outputs,
+            input_names=list(inputs),
+            output_names=list(outputs),
             dynamic_axes=axes,
         )
 
 
-def _output_axes(name: str) -> dict[int, str]:
-    """Names of an output's axes of any size."""
-    if name == "last_hidden_state":
-        return {0: BATCH, 1: SOURCE}
-    if name == "logits":
-        return {0: BATCH, 1: TARGET}
-    if name.startswith("present"):
-        return {0: BATCH, 2: f"{PAST} + {TARGET}" if ".decoder." in name else SOURCE}
-    return {0: BATCH, 2: TARGET, 3: SOURCE}
-
-
 def export_to_onnx(model: Path, output: Path, quantization: str | None = None) -> Path:
-    """Write a translation model's bundle as ONNX graphs.
+    """Write a translation model's bundle as ONNX graphs, and return the path of its weights.
 
-    Args:
-        model: the bundle.
-        output: the folder to make.
-        quantization: "int8"; None for float32.
-
-    Returns:
-        The file that the weights were read from.
-
-    Raises:
-        UserError: a package is missing, `model` is no bundle of a translation model, the graphs
-            can't express the model, or `output` is not empty.
-        OSError: a file can't be read or written.
+    `output` is a new folder, `quantization` "int8" or None for float32.
     """
     import_onnxruntime()
     try:
@@ -209,10 +184,8 @@ def export_to_onnx(model: Path, output: Path, quantization: str | None = None) -
         raise UserError(
             f"onnxruntime has no --quantization {quantization}; give int8, or leave it out"
         )
-    check_new_folder(output)
     path, settings, sizes, source, target, weights = read_model(model)
-    window = [f"--attention-window {sizes.attention_window}"] if sizes.attention_window else []
-    refuse("an ONNX export", unknown_options(sizes) + window)
+    refuse_departures("an ONNX export", sizes)
     # Of the plain modules: a kernel may be none of the exporter's operators.
     transformer = build(sizes, source, target).eval()
     transformer.load_state_dict(weights)

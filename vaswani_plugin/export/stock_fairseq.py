@@ -4,8 +4,6 @@ An option that the other side can't express is an error that names it; nothing i
 """
 
 import argparse
-import errno
-from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -22,17 +20,16 @@ from vaswani_plugin.export.checkpoints import save_checkpoint, updates_of
 from vaswani_plugin.export.exported_model import (
     SIDES,
     Weights,
-    departures,
     from_fairseq_weights,
     refuse,
+    refuse_departures,
     require_finite,
     require_known_modules,
     to_fairseq_weights,
-    uneven_heads,
 )
 from vaswani_plugin.inference.bundle import TASK, TRANSFORMER
 from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, untrusted
-from vaswani_plugin.inference.models import DIGESTS, TASKS, make_model
+from vaswani_plugin.inference.models import DIGESTS, TASKS
 from vaswani_plugin.model.ancestors import build_sizes
 from vaswani_plugin.model.architectures import names_of
 from vaswani_plugin.model.configuration import Configuration, flag
@@ -64,8 +61,7 @@ def stock_options(state: Checkpoint) -> argparse.Namespace:
     options = dict(vars(found) if isinstance(found, argparse.Namespace) else found or {})
     arch = options.get("_name") or options.get("arch") or "a model without a name"
     if ARCH_MODEL_NAME_REGISTRY.get(arch) != "transformer":
-        already = ", which is ours already" if arch in names_of(TRANSFORMER) else ""
-        raise UserError(f"it holds {arch}{already}; import takes fairseq's own 'transformer'")
+        raise UserError(f"it holds {arch}; import takes fairseq's own 'transformer'")
     args = argparse.Namespace(**options)
     for side in ("source", "target"):  # checkpoints of 2018 have one limit for both
         if getattr(args, f"max_{side}_positions", None) is None:
@@ -159,11 +155,7 @@ def import_weights(
     with torch.device("meta"):  # names and shapes only
         stock = TransformerModel.build_model(built_from, task)
     stock.upgrade_state_dict(weights)
-    try:
-        nn.Module.load_state_dict(stock, weights, assign=True)
-    except RuntimeError as error:
-        complaint = str(error).split("\n\t")[1]  # the first of PyTorch's list
-        raise UserError(f"its weights don't fit its own options: {complaint}") from error
+    nn.Module.load_state_dict(stock, weights, assign=True)
     buffers = {name for name, _ in stock.named_buffers()}
     kept = {name: t.detach() for name, t in stock.state_dict().items() if name not in buffers}
     return from_fairseq_weights(kept)
@@ -187,16 +179,15 @@ def stock_model(
     fairseq can't compute the paper's sinusoids, so they become a table of learned positions. The
     model then computes the same, but only for as many positions as the table has.
 
-    Returns:
-        The weights under fairseq's names, and the options as `stock_options` returns them.
+    Returns the weights under fairseq's names, and the options as `stock_options` does.
     """
-    obstacles = uneven_heads(cfg) + departures(cfg)
+    obstacles = []
     if cfg.layer_norm_eps != FAIRSEQ_LAYER_NORM_EPS and not allow_layer_norm_eps:
         obstacles.append(
             f"--layer-norm-eps {cfg.layer_norm_eps:g} (there always {FAIRSEQ_LAYER_NORM_EPS:g}; "
             "--allow-layer-norm-eps accepts slightly different outputs)"
         )
-    refuse("fairseq's transformer", obstacles)
+    refuse_departures("fairseq's transformer", cfg, obstacles)
     weights = dict(weights)
     if cfg.positions == "sinusoidal":
         like = weights["encoder.embedding.weight"]
@@ -238,10 +229,9 @@ def checkpoint_of(
     updates: int = 0,
     task_state: dict[str, Any] | None = None,
 ) -> Checkpoint:
-    """A checkpoint that fairseq loads, without an optimizer's state.
+    """A checkpoint that fairseq loads without any allowed class; it has no optimizer's state.
 
-    Every section is plain data, so that it loads without any allowed class. `model` and `task` are
-    options with `_name`, `task_state` is the task's part.
+    `model` and `task` are options with `_name`, `task_state` is the task's part.
     """
     sections = OmegaConf.to_container(OmegaConf.structured(FairseqConfig()), enum_to_str=True)
     history = {
@@ -263,22 +253,6 @@ def checkpoint_of(
     }
 
 
-def imported_checkpoint(
-    weights: Weights,
-    options: dict[str, Any],
-    languages: Sequence[str | None],
-    dictionaries: Sequence[Dictionary],
-    updates: int = 0,
-    **task: Any,
-) -> Checkpoint:
-    """A checkpoint of our Transformer; of languages and dictionaries the source's comes first."""
-    task |= {"_name": TASK, "source_lang": languages[0], "target_lang": languages[1]}
-    task |= {name: options[name] for name in ("max_source_positions", "max_target_positions")}
-    digests = {"source": dictionaries[0].digest(), "target": dictionaries[1].digest()}
-    model = {"_name": TRANSFORMER, **options}
-    return checkpoint_of(weights, model, task, updates, {DIGESTS: digests})
-
-
 def import_stock(
     checkpoint: Path,
     data_bin: Path,
@@ -286,22 +260,10 @@ def import_stock(
     source_lang: str | None = None,
     target_lang: str | None = None,
 ) -> dict[str, Any]:
-    """Read a stock checkpoint, convert it and write it.
+    """Convert a checkpoint of fairseq's `transformer`, and return the configuration of the model.
 
-    Args:
-        checkpoint: a checkpoint of fairseq's `transformer`.
-        data_bin: folder of the dictionaries that the model was trained with.
-        output: the file to write.
-        source_lang: source language; None: from the checkpoint or the dictionaries' names.
-        target_lang: target language; None: likewise.
-
-    Returns:
-        The configuration of the model.
-
-    Raises:
-        UserError: the checkpoint can't be used, our model can't express it, the dictionaries are
-            not those of the training, or `output` is a folder or the checkpoint; names the file.
-        OSError: a file can't be read or written.
+    `data_bin` has the dictionaries that it was trained with. None for a language: from the
+    checkpoint, or else the names of the dictionaries.
     """
     check_outputs("--output", [output], [checkpoint])
     state = load_checkpoint(checkpoint)
@@ -312,46 +274,33 @@ def import_stock(
         found = stock_task(state)
         languages = source_lang or found.get("source_lang"), target_lang or found.get("target_lang")
         if not all(languages):
-            pairs = zip(languages, _languages_in(data_bin), strict=True)
-            languages = tuple(given or inferred for given, inferred in pairs)
+            in_names = languages_of(data_bin)
+            if in_names is None:
+                raise UserError(
+                    f"neither it nor the files of {data_bin} name its languages; `vaswani import` "
+                    "takes --source-lang and --target-lang"
+                )
+            languages = languages[0] or in_names[0], languages[1] or in_names[1]
         paths = (data_bin / dictionary_name(str(language)) for language in languages)
         source, target = map(Dictionary.load, paths)
         weights = import_weights(state, options, source, target)
-        sizes = Configuration.from_checkpoint(config, {})
-        make_model(TRANSFORMER, sizes, source, target, weights, checkpoint)  # do they fit?
-    task = {**found, "data": str(data_bin)}
-    sides, updates = (source, target), updates_of(state) or 0
-    save_checkpoint(imported_checkpoint(weights, config, languages, sides, updates, **task), output)
+    task = {
+        **found,
+        **{name: config[name] for name in ("max_source_positions", "max_target_positions")},
+        **{"_name": TASK, "source_lang": languages[0], "target_lang": languages[1]},
+        "data": str(data_bin),
+    }
+    digests = {"source": source.digest(), "target": target.digest()}
+    model, updates = {"_name": TRANSFORMER, **config}, updates_of(state) or 0
+    made = checkpoint_of(weights, model, task, updates, {DIGESTS: digests})
+    save_checkpoint(made, output)
     return config
 
 
-def _languages_in(data_bin: Path) -> tuple[str, str]:
-    if not data_bin.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, "no folder with dictionaries", str(data_bin))
-    languages = languages_of(data_bin)
-    if languages is None:
-        raise UserError(
-            f"neither the checkpoint nor the files of {data_bin} name its languages; "
-            "`vaswani import` takes --source-lang and --target-lang"
-        )
-    return languages
-
-
 def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = False) -> Path:
-    """Write a checkpoint for stock fairseq.
+    """Write a bundle or a checkpoint for stock fairseq, and return the path of its weights.
 
-    Args:
-        model: a bundle or a checkpoint.
-        output: the file to write.
-        allow_layer_norm_eps: accept that fairseq's LayerNorm always has epsilon 1e-5.
-
-    Returns:
-        The file that the weights were read from.
-
-    Raises:
-        UserError: the model can't be used, fairseq can't express it, or a file would be
-            overwritten.
-        OSError: a file can't be read or written.
+    `allow_layer_norm_eps` accepts that fairseq's LayerNorm always has epsilon 1e-5.
     """
     path = weights_path(model) if model.is_dir() else model
     state = load_checkpoint(path)

@@ -17,6 +17,7 @@ from vaswani_plugin.fairseq_plugin.tasks.translation import (
 )
 from vaswani_plugin.search.options import PARSER_DECODING
 from vaswani_plugin.search.well_formed import Grammar
+from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS
 
 
 @dataclass
@@ -45,7 +46,7 @@ class VaswaniParsingTask(VaswaniTranslationTask):
     @cached_property
     def grammar(self) -> Grammar:
         """The words and tree symbols of the dictionaries."""
-        return Grammar(self.source_dictionary, self.target_dictionary)
+        return Grammar(self.source_dictionary, self.target_dictionary, JOINT, MAX_OPENINGS)
 
     def _own_generator(self, models, args, extra: dict, choose) -> BeamSearchGenerator:
         if not self.cfg.unconstrained:
