@@ -61,6 +61,9 @@ def test_options_that_exports_do_not_know_are_refused() -> None:
         refuse_departures(program, Newer(**training, d_k=64, d_v=64, layer_norm_eps=1e-3))
         with pytest.raises(UserError, match=f"{program} has no counterpart of --activation gelu"):
             refuse_departures(program, Newer(activation="gelu"))
+        if "ONNX" not in program:
+            with pytest.raises(UserError, match="--d-k 4, --d-v 6"):
+                refuse_departures(program, Newer(d_k=4, d_v=6))
         with pytest.raises(UserError, match="--attention-window 3.*--next-word True"):
             options = {"attention_window": 3, "attention_scale": "none", "next_word": True}
             refuse_departures(program, Newer(**options))

@@ -141,7 +141,7 @@ def test_generate_finds_what_our_search_finds(exported):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--d-k 4 --layer-norm-eps 1e-3", "--d-k 4, --layer-norm-eps 0.001; .*--to ctranslate2"),
+        ("--d-k 4 --layer-norm-eps 1e-3", "--d-k 4, --layer-norm-eps 0.001; --to onnx may"),
         ("--positions learned --attention-window 3", "--positions learned, --attention-window 3"),
     ],
 )

@@ -2,12 +2,6 @@
 
 CTranslate2's converter of fairseq's models reads modules by fairseq's names of their parts. Here it
 reads our weights under those names, so that it needs neither fairseq nor a checkpoint of its own.
-
-CTranslate2's heads have one width for queries, keys and values. If d_k and d_v differ, the narrower
-projections are padded with rows of zeros, and W^O with columns of zeros. This changes no dot
-product and no output. The scores are still divided by the sqrt(d_k) of the model.
-
-Axes: H heads, D d_model, P positions.
 """
 
 import math
@@ -21,7 +15,6 @@ from torch import Tensor
 
 from vaswani_plugin.export.exported_model import (
     SIDES,
-    Weights,
     copy_bundle_files,
     new_folder,
     read_model,
@@ -46,18 +39,15 @@ def transformer_spec(
     specs = import_ctranslate2().specs  # imported when it is first used
     from ctranslate2.converters import fairseq as converter
 
-    refuse_departures("CTranslate2", cfg)
-    width = max(head_sizes(cfg))
+    refuse_departures("CTranslate2", cfg, remedy="; --to onnx may have one")
     given: dict[str, Any] = {"pre_norm": False, "activation": specs.common_spec.Activation.RELU}
-    if width * cfg.heads != cfg.d_model:
-        given["head_dim"] = width
     sides = specs.transformer_spec
     spec = specs.TransformerSpec(
         sides.TransformerEncoderSpec(cfg.encoder_layers, cfg.heads, **given),
         # Without alignment heads, attention is the mean of all heads.
         sides.TransformerDecoderSpec(cfg.decoder_layers, cfg.heads, alignment_heads=0, **given),
     )
-    modules = _modules(weights, cfg, width)
+    modules = _modules(weights, cfg)
     converter.set_transformer_encoder(spec.encoder, modules.encoder)
     converter.set_transformer_decoder(spec.decoder, modules.decoder)
     for layer in (*spec.encoder.layer, *spec.decoder.layer):
@@ -89,15 +79,15 @@ class _Module:
         return (vars(self)[number] for number in sorted(vars(self), key=int))
 
 
-def _modules(weights: Mapping[str, Tensor], cfg: Configuration, width: int) -> Any:
-    """fairseq's modules of our model, with heads of one width."""
+def _modules(weights: Mapping[str, Tensor], cfg: Configuration) -> Any:
+    """fairseq's modules of our model, with copies in float32: CTranslate2 quantizes in place."""
     root: Any = _Module()
-    for name, tensor in to_fairseq_weights(_with_wide_heads(weights, cfg, width)).items():
+    for name, tensor in to_fairseq_weights(weights).items():
         *owners, last = name.split(".")
         owner = root
         for part in owners:
             owner = vars(owner).setdefault(part, _Module())
-        setattr(owner, last, tensor)
+        setattr(owner, last, tensor.detach().float().clone())
     for side in SIDES:
         module = getattr(root, side)
         module.embed_scale = math.sqrt(cfg.d_model)
@@ -111,26 +101,6 @@ def _modules(weights: Mapping[str, Tensor], cfg: Configuration, width: int) -> A
         module.embed_positions.weights = module.embed_positions.weight
         module.embed_positions.padding_idx = FAIRSEQ_FIRST_POSITION - 1
     return root
-
-
-def _with_wide_heads(weights: Mapping[str, Tensor], cfg: Configuration, width: int) -> Weights:
-    """Copies in float32 with rows of zeros below each head's; CTranslate2 quantizes in place."""
-
-    def widened(rows: Tensor) -> Tensor:
-        """(H narrow, N) or (H narrow,) -> (H width, N) or (H width,)."""
-        heads = rows.unflatten(0, (cfg.heads, -1))
-        more = heads.new_zeros(cfg.heads, width - heads.size(1), *heads.shape[2:])
-        return torch.cat((heads, more), dim=1).flatten(0, 1)
-
-    wide = {}
-    for name, tensor in weights.items():
-        copy = tensor.detach().float().clone()
-        if "_attention.output.weight" in name:
-            copy = widened(copy.T).T.contiguous()  # (D, H d_v)
-        elif "_attention." in name and "output" not in name:
-            copy = widened(copy)
-        wide[name] = copy
-    return wide
 
 
 def to_int8(spec: Any) -> None:

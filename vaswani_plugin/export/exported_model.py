@@ -49,7 +49,7 @@ EXPRESSED = {
     "Hugging Face's Marian": {"layer_norm_eps"},
     "Hugging Face's OpenAI GPT": {"layer_norm_eps", "positions"},
     "fairseq's transformer": {"layer_norm_eps", "positions"},
-    "CTranslate2": {"layer_norm_eps", "positions", "d_k", "d_v"},
+    "CTranslate2": {"layer_norm_eps", "positions"},
     "an ONNX export": {"layer_norm_eps", "positions", "d_k", "d_v", "attention_scale"},
 }
 """What else each program can express; any other option must have its default."""

@@ -197,8 +197,7 @@ def _marian_folder(model: Path, with_tokenizer: bool) -> _Folder:
     more = []
     if sizes.layer_norm_eps > MARIANS_EPSILON:
         more.append(f"--layer-norm-eps {sizes.layer_norm_eps:g}")
-    remedy = "; CTranslate2 and ONNX may have: --to ctranslate2, --to onnx"
-    refuse_departures("Hugging Face's Marian", sizes, more, remedy)
+    refuse_departures("Hugging Face's Marian", sizes, more, "; --to onnx may have one")
     weights = to_marian(ours, sizes)
     is_one = sizes.share_embeddings == "all"
     files: dict[str, Any] = {"vocab.json": source.indices}

@@ -54,11 +54,15 @@ _UNLISTED = ("scale_attn", "scale_fc", "scale_heads", "scale_resids")
 """Options that fairseq's layers read, although its configuration doesn't list them."""
 
 
+def _section(state: Checkpoint, name: str) -> dict[str, Any]:
+    """A checkpoint's options of "model" or "task"; old ones have all in one place."""
+    found = (state.get("cfg") or {}).get(name) or state.get("args") or {}
+    return dict(vars(found) if isinstance(found, argparse.Namespace) else found)
+
+
 def stock_options(state: Checkpoint) -> argparse.Namespace:
     """The options of a stock `transformer`, with defaults for what an old checkpoint lacks."""
-    sections = state.get("cfg") or {}
-    found = sections.get("model") or state.get("args")
-    options = dict(vars(found) if isinstance(found, argparse.Namespace) else found or {})
+    options = _section(state, "model")
     arch = options.get("_name") or options.get("arch") or "a model without a name"
     if ARCH_MODEL_NAME_REGISTRY.get(arch) != "transformer":
         raise UserError(f"it holds {arch}; import takes fairseq's own 'transformer'")
@@ -73,9 +77,7 @@ def stock_options(state: Checkpoint) -> argparse.Namespace:
 
 def stock_task(state: Checkpoint) -> dict[str, Any]:
     """The options of a translation task that the model needs: languages and padding."""
-    sections = state.get("cfg") or {}
-    found = sections.get("task") or state.get("args") or {}
-    options = dict(vars(found) if isinstance(found, argparse.Namespace) else found)
+    options = _section(state, "task")
     task = options.get("_name") or options.get("task") or "translation"
     if task not in TASKS[Settings]:
         raise UserError(f"it was trained for --task {task}; import takes --task translation")
@@ -163,8 +165,7 @@ def import_weights(
 
 def our_model(state: Checkpoint) -> Configuration:
     """The configuration of a checkpoint of ours; refuses another model."""
-    section = (state.get("cfg") or {}).get("model")
-    options = section if isinstance(section, dict) else {}
+    options = _section(state, "model")
     name = options.get("_name") or "another model"
     if name not in names_of(TRANSFORMER):
         raise UserError(f"it holds {name}; export takes a {TRANSFORMER}")
