@@ -206,9 +206,11 @@ def bpe_tokenizer(
     is that of both languages.
     """
     language, tools = settings.target_language, (settings.tokenizer, settings.subwords)
+    is_greek = settings.source_language == "el"
     obstacles = {
         f"is prepared by tokenizer {tools[0]} and {tools[1]}": tools != ("moses", "subword-nmt"),
         f"is split into the subwords of {settings.vocabulary} only": settings.vocabulary,
+        "is lower-cased by the rule of the Greek sigma": settings.lowercase and is_greek,
         "is split at hyphens": settings.aggressive_dash_splits,
         "has a dictionary for each language": not is_shared,
         f"is joined by rules for {language} that look far": language in ("cs", "fi", "ko"),
