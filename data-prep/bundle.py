@@ -9,7 +9,8 @@
 KEY=VALUE sets a field of preprocessing.json; vaswani_plugin/text/settings.py explains the fields
 and their defaults. The values of codes and vocabulary are paths; the files are copied. Without
 --pair the model is a language model or a parser. Then --data-bin is a folder of code_text.py or
-code_trees.py, and KEY=VALUE changes the preprocessing.json in it.
+code_trees.py, and KEY=VALUE changes the preprocessing.json in it. A language model of a folder that
+fairseq-preprocess wrote needs coding=words.
 
 The checkpoint must have been trained with the dictionaries of --data-bin. It may already be in the
 output folder, as model.pt.
@@ -37,6 +38,7 @@ from vaswani_plugin.text.settings import (
     SETTINGS,
     AnySettings,
     Settings,
+    TextSettings,
     read_settings_file,
     settings_from,
 )
@@ -61,9 +63,12 @@ def make_settings(pair: str | None, changes: list[str], data_bin: Path) -> AnySe
         source, target = two_languages(pair)
         return settings_from(content | {"source_language": source, "target_language": target})
     path = data_bin / SETTINGS
+    if not path.is_file() and "coding" in content:  # of fairseq-preprocess
+        return settings_from(content, TextSettings)
     if not path.is_file():
         raise UserError(
-            f"{path} does not exist: give --pair, or a folder of code_text.py or code_trees.py"
+            f"{path} does not exist: give --pair, or coding=words of a language model, or a folder "
+            "of code_text.py or code_trees.py"
         )
     settings = read_settings_file(path)
     if isinstance(settings, Settings):

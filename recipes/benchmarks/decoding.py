@@ -140,17 +140,16 @@ def stock_search(args: argparse.Namespace) -> Decode:
 
 def our_search(args: argparse.Namespace, dtype: str) -> Decode:
     """Our search, without fairseq."""
-    from vaswani_plugin import Translator
+    from vaswani_plugin.inference.models import load_model
+    from vaswani_plugin.inference.search_engine import TorchEngine
     from vaswani_plugin.search.options import SearchOptions
 
     device = "cuda" if args.gpu else "cpu"
-    translator = Translator.from_checkpoint(
-        args.model, args.data_bin, threads=args.threads, dtype=dtype, device=device
-    )
+    engine = TorchEngine(load_model(args.model, args.data_bin), device, dtype, args.threads)
     least, a, b = lengths(args)
     limits = {"max_len_a": a, "max_len_b": b, "min_len": least}
     wanted = SearchOptions(beam=args.beam, lenpen=LENPEN, length_penalty="fairseq", **limits)
-    return lambda batch: [len(best.tokens) for best, *_ in translator.engine.decode(batch, wanted)]
+    return lambda batch: [len(best.tokens) for best, *_ in engine.decode(batch, wanted)]
 
 
 def ctranslate2_search(args: argparse.Namespace) -> Decode:

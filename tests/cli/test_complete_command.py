@@ -4,13 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 from toy_language_model import (
-    OUR_LSTM,
     WORDS,
-    build,
     write_bundle,
-    write_data,
     write_lines,
 )
 
@@ -120,13 +116,3 @@ def test_a_prompt_of_several_lines(words, characters):
         assert len(completion["tokens"]) == 3
         written = [token for token in completion["tokens"] if token != "▁"]
         assert "".join(written).replace("</s>", "\n") == completion["text"].replace(" ", "")
-
-
-def test_a_checkpoint_with_its_data_folder(tmp_path):
-    """Without a preprocessing.json prompts are tokens."""
-    data = write_data(tmp_path)
-    state, model = build(data, *OUR_LSTM)
-    torch.save({**state, "model": model.state_dict()}, tmp_path / "checkpoint.pt")
-    flags = ("--data-bin", str(data), "--max-new-tokens", "3", "--stop", "never")
-    assert len(completed(tmp_path / "checkpoint.pt", *flags, "ba be").out.split()) == 5
-    assert "--data-bin" in completed(tmp_path / "checkpoint.pt", "ba").error

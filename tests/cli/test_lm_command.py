@@ -35,6 +35,11 @@ def checkpoints(data) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
+def bundles(checkpoints, data) -> dict[str, Path]:
+    return {name: toy.bundle_of(path, data) for name, path in checkpoints.items()}
+
+
+@pytest.fixture(scope="module")
 def letters(tmp_path_factory) -> Path:
     """A bundle that reads characters."""
     units = sorted({letter for word in toy.WORDS for letter in word})
@@ -66,7 +71,7 @@ def model_of(path: Path, folder: Path):
     ("kind", "size", "context"),
     [("ours", 32, 0), ("ours", 20, 19), ("our-lstm", 20, 12)],
 )
-def test_equals_fairseq_eval_lm(kind, size, context, data, checkpoints, lm):
+def test_equals_fairseq_eval_lm(kind, size, context, data, checkpoints, bundles, lm):
     windows_flags = ["--tokens-per-sample", str(size), "--context-window", str(context)]
     arguments = [str(data), "--user-dir", str(PLUGIN), "--path", str(checkpoints[kind]), "--cpu"]
     arguments += ["--gen-subset", "test", "--max-tokens", "100", "--num-workers", "0"]
@@ -74,9 +79,8 @@ def test_equals_fairseq_eval_lm(kind, size, context, data, checkpoints, lm):
         options.get_eval_lm_parser(), [*arguments, "--no-progress-bar", *windows_flags]
     )
     theirs = eval_lm.main(convert_namespace_to_omegaconf(args))
-    report = lm(
-        *("--model", checkpoints[kind], "--data-bin", data, "--batch-tokens", 77, *windows_flags)
-    )
+    text = data.parent / "test"
+    report = lm("--model", bundles[kind], "--text", text, "--batch-tokens", 77, *windows_flags)
     row = report["results"][0]
     assert row["perplexity"] == pytest.approx(float(theirs["perplexity"]), rel=1e-5)
     assert row["bits_per_token"] == pytest.approx(float(theirs["loss"]), rel=1e-5)
@@ -107,8 +111,8 @@ def learning_reference(model, stream, end, cut, rate, decay) -> list[float]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_dynamic_equals_plain_sgd_with_decay(kind, checkpoints, data):
-    model = LanguageModel.from_pretrained(checkpoints[kind], data=data, dtype=torch.float64)
+def test_dynamic_equals_plain_sgd_with_decay(kind, checkpoints, bundles, data):
+    model = LanguageModel.from_pretrained(bundles[kind], dtype=torch.float64)
     reference, dictionary = model_of(checkpoints[kind], data)
     stream, end = toy.stream_of(dictionary, toy.make_lines(30, 9, step=5)), dictionary.eos()
     cut = windows(len(stream), 24, 10)
@@ -126,11 +130,11 @@ def test_dynamic_equals_plain_sgd_with_decay(kind, checkpoints, data):
     assert found.mean() > static.mean(), "text of another kind: learning from it must help"
 
 
-def test_report_of_everything(data, checkpoints, lm):
+def test_report_of_everything(data, bundles, lm):
     test, train = data.parent / "test", data.parent / "train"
     report = lm(
         *("--valid-data", data.parent / "valid"),
-        *("--model", checkpoints["ours"], "--data-bin", data, "--text", test, "--dynamic"),
+        *("--model", bundles["ours"], "--text", test, "--dynamic"),
         *("--dynamic-rate", 0.2, "--dynamic-decay", 0.01, "--baselines", "--train-data", train),
         *("--figure", 7, "bits-per-word"),
     )

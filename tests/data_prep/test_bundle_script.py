@@ -183,7 +183,7 @@ def test_the_settings_of_a_language_models_data_go_with_it(text_parts, run, tmp_
     assert read_settings(output) == TextSettings("bpe", "codes", beam=3)
     (text_parts / "preprocessing.json").unlink()
     message = run(["--model", str(text_parts / model), *where])
-    assert "give --pair, or a folder of code_text.py" in message
+    assert "give --pair, or coding=words" in message
     shutil.rmtree(text_parts)
     pipeline = Pipeline.load(output)
     assert pipeline.decode(pipeline.encode(" na\u00efve  <sep>")) == " na\u00efve  <sep>"

@@ -168,7 +168,7 @@ def programs(tmp_path_factory) -> str:
 
 def prepare_training(folder: Path, data_bin: Path) -> None:
     """What a reader has at hand: a checkout, a binarized corpus, texts."""
-    for name in ("vaswani_plugin", "recipes"):
+    for name in ("vaswani_plugin", "recipes", "data-prep"):
         (folder / name).symlink_to(REPO / name)
     (folder / "DATA_BIN").symlink_to(data_bin)
     write_toy_corpus(folder)

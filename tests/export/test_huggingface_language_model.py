@@ -7,7 +7,7 @@ import torch
 from toy_language_model import ONE_LAYER, WORDS, write_bundle, write_checkpoint, write_data
 
 from vaswani_plugin.export.huggingface_export import export_to_huggingface
-from vaswani_plugin.inference.language_model import LanguageModel, load_language_model
+from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.text import bpe_learning, coding
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import TextSettings
@@ -62,7 +62,7 @@ def test_tokenizers_agree(exported):
         Pipeline.load(bundle),
         transformers.AutoTokenizer.from_pretrained(folder),
     )
-    dictionary = load_language_model(bundle)[0].target
+    dictionary = LanguageModel.from_pretrained(bundle).dictionary
     for text in texts:
         units = pipeline.encode(text)
         numbers = [dictionary.eos(), *map(dictionary.index, units.split())]

@@ -48,7 +48,7 @@ def checkpoint(kind, data) -> Path:
 
 @pytest.fixture(scope="module")
 def model(kind, checkpoint, data) -> LanguageModel:
-    return LanguageModel.from_pretrained(checkpoint, data=data)
+    return LanguageModel.from_pretrained(toy.bundle_of(checkpoint, data))
 
 
 @pytest.fixture(scope="module")

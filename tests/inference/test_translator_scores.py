@@ -21,6 +21,7 @@ from tests.conftest import REPO
 from vaswani_plugin import Translator
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
+from vaswani_plugin.inference.models import load_model
 
 PAIRS = [
     ("The old doctor's friends.", "The tired farmer was happy."),
@@ -147,20 +148,6 @@ print(sorted(sys.modules.keys() & {UNUSED!r}))
     assert done.stdout.decode() == "False\n[]\n", done.stderr.decode()
 
 
-def test_a_checkpoint_with_its_data(folder):
-    data = folder.parent
-    paths = data / "averaged.pt", data, data / "codes"
-    tokenized = Translator.from_checkpoint(*paths)
-    bundle = Translator.from_pretrained(folder)
-    found = tokenized.translate("the tired farmer slept .", beam=2)
-    assert found.tokens == bundle.translate("The tired farmer slept.").tokens
-    assert tokenized.source_language == "en" and "@@" not in found.text
-    rough = Translator.from_checkpoint(*paths, dtype="bfloat16")
-    assert rough.engine.model.decoder.projection.weight.dtype == torch.bfloat16
-    with pytest.raises(FileNotFoundError, match="nowhere.pt does not exist"):
-        Translator.from_checkpoint(data / "nowhere.pt", data)
-
-
 def test_a_checkpoint_finds_its_languages_as_fairseq_train_did(folder, tmp_path):
     state = torch.load(folder / "model.pt", weights_only=False)
     state["cfg"]["task"] |= {"source_lang": None, "target_lang": None}
@@ -169,8 +156,7 @@ def test_a_checkpoint_finds_its_languages_as_fairseq_train_did(folder, tmp_path)
         shutil.copy(folder / name, tmp_path)
     paths = tmp_path / "model.pt", tmp_path
     with pytest.raises(UserError, match="model.pt nor the names in .* one pair of languages"):
-        Translator.from_checkpoint(*paths)
+        load_model(*paths)
     for name in ("train.en-de.en.idx", "train.en-de.de.idx", "valid.en-de.en.idx"):
         (tmp_path / name).touch()
-    translator = Translator.from_checkpoint(*paths)
-    assert (translator.source_language, translator.settings.target_language) == ("en", "de")
+    assert load_model(*paths).languages == ("en", "de")

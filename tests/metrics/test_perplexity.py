@@ -13,7 +13,6 @@ from vaswani_plugin.metrics.perplexity import (
     rates,
 )
 from vaswani_plugin.metrics.scored_text import read_scored_text
-from vaswani_plugin.text.binary import binarize
 from vaswani_plugin.text.dictionary import load_text_dictionary, write_dictionary
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import Settings
@@ -73,19 +72,11 @@ def test_what_a_model_of_another_text_cannot_know(tmp_path):
         Settings("en", "de", False, False, tokenizer="none", subwords="none"), tmp_path
     )
     dictionary = load_text_dictionary(tmp_path)
-    text = read_scored_text(tmp_path / "text", None, "test", dictionary, pipeline, True)
+    text = read_scored_text(tmp_path / "text", dictionary, pipeline, True)
     assert text.tokens.unknown == 1
     said = "1 of 2 lines don't come back", "trained on lines apart", "1 of 6 tokens"
     assert len(text.warnings) == 3
     assert all(map(str.__contains__, text.warnings, said))
-
-
-def test_an_unk_of_the_text_itself_is_no_loss(tmp_path):
     (tmp_path / "text").write_text("a <unk> b\n")
-    write_dictionary([("a", 1)], tmp_path / "dict.txt")
-    binarize(str(tmp_path / "text"), tmp_path / "test", [("a", 1)], 1)
-    assert read_scored_text(None, tmp_path).tokens.unknown == 2
-    assert read_scored_text(tmp_path / "text", tmp_path).tokens.unknown == 1
-    (tmp_path / "text").write_text("a\n" * 2)
-    with pytest.raises(ValueError, match="has 2 lines, .*/test 1: they must be the same"):
-        read_scored_text(tmp_path / "text", tmp_path)
+    text = read_scored_text(tmp_path / "text", dictionary, pipeline)
+    assert text.tokens.unknown == 1, "an <unk> of the text itself is no loss"

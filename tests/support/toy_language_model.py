@@ -1,6 +1,7 @@
 """A small text, binarized by fairseq itself, and checkpoints and bundles of models for it."""
 
 import random
+import shutil
 from pathlib import Path
 
 import torch
@@ -92,6 +93,17 @@ def write_checkpoint(data: Path, path: Path, *flags: str, updates: int = 60) -> 
     train(model, stream_of(dictionary, lines), dictionary.eos(), updates)
     torch.save({**state, "model": model.state_dict()}, path)
     return path
+
+
+def bundle_of(checkpoint: Path, data: Path) -> Path:
+    """A bundle of words: a checkpoint with the dictionary of its data."""
+    folder = checkpoint.with_suffix("")
+    folder.mkdir()
+    shutil.copy(checkpoint, folder / "model.pt")
+    shutil.copy(data / "dict.txt", folder)
+    settings = TextSettings("words").to_json()
+    (folder / "preprocessing.json").write_text(settings, encoding="utf-8")
+    return folder
 
 
 def write_bundle(

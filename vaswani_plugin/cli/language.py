@@ -41,10 +41,8 @@ SUMMARIZER = "the bundle: the folder model/ of recipes/summarization.sh"
 
 def lm(
     *,
-    model: Place | None = None,
+    model: Folder | None = None,
     text: Path | None = None,
-    data_bin: Folder | None = None,
-    split: Annotated[str, "NAME"] | None = None,
     tokens_per_sample: Count | None = None,
     context_window: Natural | None = None,
     batch_tokens: Count | None = None,
@@ -65,10 +63,8 @@ def lm(
     Example: vaswani lm --model work/lm/model --text test.txt --baselines --train-data train.txt
 
     Args:
-        model: a bundle, or a checkpoint with --data-bin.
+        model: the bundle: a folder model/ of recipes/lm.sh.
         text: raw text, plain or .gz.
-        data_bin: binarized text of one language.
-        split: split of --data-bin (default: test).
         tokens_per_sample: tokens of a window, context included (default: as in the model's
             training).
         context_window: the first N tokens of a window are context only, as in fairseq-eval-lm
@@ -88,15 +84,13 @@ def lm(
     of_model = {"dynamic": dynamic, "tokens_per_sample": tokens_per_sample}
     of_model |= {"context_window": context_window}
     of_model |= {"batch_tokens": batch_tokens, "threads": threads}
-    read = text or data_bin
     refusals = {
         "nothing to do: give --model PATH, --baselines or --figure VALUE UNIT": not (
             model or baselines or figure
         ),
-        "no text: give --text FILE or --data-bin DIR": not (read or counts),
+        "no text: give --text FILE": not (text or counts),
         "--counts goes with --figure VALUE UNIT alone": counts
-        and (not figure or model or baselines or read),
-        "--split needs --data-bin DIR": split is not None and not data_bin,
+        and (not figure or model or baselines or text),
         "--dynamic-rate and --dynamic-decay need --dynamic": not dynamic
         and (dynamic_rate, dynamic_decay) != (None, None),
         "--baselines needs --train-data PATH, which it counts": baselines and not train_data,
@@ -115,16 +109,16 @@ def lm(
     report: dict[str, Any] = dict.fromkeys(("text", "windows", "dynamic", "dynamic_gain"))
     report |= {"results": [], "warnings": []}
     sizes = metric.TextCounts(0, *counts, 0) if counts else None
-    if read:
+    if text:
         known, loaded = {}, None
         if model:
             from vaswani_plugin.inference.language_model import LanguageModel  # imports torch
             from vaswani_plugin.inference.text_scores import windows
 
             device = chosen_device(cpu, threads)
-            loaded = LanguageModel.from_pretrained(model, data=data_bin, device=device)
+            loaded = LanguageModel.from_pretrained(model, device=device)
             known = loaded.text_knowledge()
-        scored = read_scored_text(text, data_bin, split or "test", **known)
+        scored = read_scored_text(text, **known)
         sizes = scored.counts
         report["results"] += score_baselines(scored, train_data or [], valid_data)
         if loaded:
@@ -180,8 +174,7 @@ def _score(
 def complete(
     prompts: list[Annotated[str, "PROMPT"]] | None = None,
     *,
-    model: Place,
-    data_bin: Folder | None = None,
+    model: Folder,
     beam: Count = 1,
     sampling: bool = False,
     lenpen: Alpha = 0.0,
@@ -207,9 +200,7 @@ def complete(
 
     Args:
         prompts: the beginning of a text, one or more lines (default: each line of standard input).
-        model: a bundle or a checkpoint.
-        data_bin: with a checkpoint: the folder of its dictionary; without a preprocessing.json in
-            it, prompts are tokens separated by spaces.
+        model: the bundle: a folder model/ of recipes/lm.sh.
         beam: beam size (default: 1, greedy search).
         sampling: sample each token at random.
         lenpen: with --beam: exponent alpha of the length penalty ((5 + length) / 6)^alpha.
@@ -239,7 +230,7 @@ def complete(
         **{"no_repeat_ngram": no_repeat_ngram_size, "stop": stop},
     }
     device = chosen_device(cpu, threads)
-    loaded = LanguageModel.from_pretrained(model, data=data_bin, device=device)
+    loaded = LanguageModel.from_pretrained(model, device=device)
     lines = text_lines(None)
     buffer = 64 if prompts else buffer_size(None, lines, 64)
     found = loaded.stream(prompts or lines, buffer=buffer, **options)

@@ -51,7 +51,7 @@ from vaswani_plugin.export.huggingface_tokenizer import (
     tokenizer_config,
 )
 from vaswani_plugin.export.model_card import front_matter
-from vaswani_plugin.inference.language_model import load_language_model
+from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.transformer import LanguageModel
 from vaswani_plugin.search.options import MAX_NEW_TOKENS, PAPER_DECODING
@@ -287,8 +287,8 @@ _END_AND_PADDING = {"pad_token_id": PAD, "eos_token_id": EOS, "bad_words_ids": [
 
 
 def _openai_folder(model: Path, with_tokenizer: bool) -> _Folder:
-    loaded, pipeline = load_language_model(model)
-    assert pipeline is not None and isinstance(pipeline.settings, TextSettings)
+    bundle = Bundle.load(model, TextSettings)
+    loaded, pipeline = bundle.load_model(), bundle.pipeline
     settings, sizes, dictionary = pipeline.settings, loaded.sizes, loaded.target
     if settings.article_tokens is not None:
         raise UserError(

@@ -96,16 +96,15 @@ class Bundle:
         return cls(folder, pipeline)
 
     @property
-    def languages(self) -> tuple[str, str]:
-        """Source and target language, as in the names of the dictionaries."""
+    def languages(self) -> tuple[str, str] | None:
+        """The names of the dictionaries' sides; a language model has none."""
         settings = self.pipeline.settings
-        if isinstance(settings, TreeSettings):
-            return WORDS, SYMBOLS
-        assert isinstance(settings, Settings)
-        return settings.source_language, settings.target_language
+        if isinstance(settings, Settings):
+            return settings.source_language, settings.target_language
+        return (WORDS, SYMBOLS) if isinstance(settings, TreeSettings) else None
 
     def load_model(self) -> "Loaded":
-        """Load the encoder-decoder and its dictionaries; see `models.load_model`."""
+        """Load the model and its dictionaries; see `models.load_model`."""
         from vaswani_plugin.inference.models import load_model
 
         kind, path = type(self.pipeline.settings), weights_path(self.folder)

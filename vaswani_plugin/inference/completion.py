@@ -87,18 +87,18 @@ class TextCoder:
 
     Args:
         dictionary: of the model.
-        pipeline: between raw text and units; None: the text is units divided by blanks.
+        pipeline: between raw text and units.
     """
 
-    def __init__(self, dictionary: Dictionary, pipeline: Pipeline | None) -> None:
+    def __init__(self, dictionary: Dictionary, pipeline: Pipeline) -> None:
         self.dictionary, self.pipeline = dictionary, pipeline
         # In the other codings the blank between two words belongs to the second one.
-        settings = None if pipeline is None else pipeline.settings
+        settings = pipeline.settings
         self.by_character = isinstance(settings, TextSettings) and settings.coding == "characters"
 
     def encode_line(self, line: str) -> tuple[str, ...]:
         """The units of a line, without its end."""
-        return tuple((self.pipeline.encode(line) if self.pipeline else line).split())
+        return tuple(self.pipeline.encode(line).split())
 
     def encode(self, text: str, name: str = "the text") -> tuple[str, ...]:
         """The units of a text; a line's end follows each line but the last one."""
@@ -108,8 +108,7 @@ class TextCoder:
 
     def decode(self, units: Iterable[str]) -> str:
         """The text of a line's units."""
-        text = " ".join(units)
-        return self.pipeline.decode(text) if self.pipeline else text
+        return self.pipeline.decode(" ".join(units))
 
     def prompt(self, number: int, text: str, longest: int) -> Prompt:
         """A prompt as the model reads it: of one with more than `longest` units only the end."""

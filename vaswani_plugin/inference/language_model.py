@@ -29,7 +29,7 @@ from vaswani_plugin.inference.completion import (
     TextCoder,
     complete,
 )
-from vaswani_plugin.inference.models import Loaded, load_model
+from vaswani_plugin.inference.models import Loaded
 from vaswani_plugin.inference.search_engine import dtype_of, use_threads
 from vaswani_plugin.inference.text_scores import (
     StreamScorer,
@@ -44,7 +44,7 @@ from vaswani_plugin.inference.texts import (
     seed_of,
     split_into_buffers,
 )
-from vaswani_plugin.metrics.perplexity import count_text, result
+from vaswani_plugin.metrics.perplexity import result
 from vaswani_plugin.metrics.scored_text import count_represented, number_by
 from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel
 from vaswani_plugin.search.options import (
@@ -55,55 +55,23 @@ from vaswani_plugin.search.options import (
     require_choice,
 )
 from vaswani_plugin.search.other_models import TextModel
-from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, load_text_dictionary
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.sentences import check_text
-from vaswani_plugin.text.settings import (
-    SETTINGS,
-    TextSettings,
-    read_settings_file,
-    weights_path,
-)
+from vaswani_plugin.text.settings import TextSettings
 
 BUFFER = 64
-
-
-def load_language_model(path: Path, data: Path | None = None) -> tuple[Loaded, Pipeline | None]:
-    """Load a language model from a bundle's folder, or a checkpoint with the folder of its data.
-
-    A bundle's data may be given, too: it must have the same dictionary. The pipeline is between raw
-    text and tokens; None without a preprocessing.json. For errors see `models.load_model`.
-    """
-    pipeline, checkpoint = None, path
-    if path.is_dir():
-        checkpoint = weights_path(path)
-        pipeline = Bundle.load(path, TextSettings).pipeline
-        if data is not None and load_text_dictionary(data) != load_text_dictionary(path):
-            raise UserError(
-                f"{data} was binarized with another dictionary than that of {path}: give --text, "
-                f"or binarize with --srcdict {path / TEXT_DICTIONARY}"
-            )
-        data = path
-    elif not path.exists():
-        raise FileNotFoundError(f"{path} does not exist")
-    elif data is None:
-        raise UserError(f"{path} is not a bundle: --data-bin DIR has to say what its dictionary is")
-    elif (data / SETTINGS).is_file():
-        pipeline = Pipeline(read_settings_file(data / SETTINGS), data)
-    return load_model(checkpoint, data, TextSettings), pipeline
 
 
 class LanguageModel(LoadedFromFiles):
     """A trained language model; its methods may be called from several threads at once.
 
     Args:
-        loaded, pipeline: see `load_language_model`.
+        loaded: the model and its dictionary.
+        pipeline: between raw text and tokens.
         threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
     """
 
-    def __init__(
-        self, loaded: Loaded, pipeline: Pipeline | None, threads: int | None = None
-    ) -> None:
+    def __init__(self, loaded: Loaded, pipeline: Pipeline, threads: int | None = None) -> None:
         longest = sys.maxsize  # an LSTM has no positions
         if not isinstance(loaded.model, RecurrentLanguageModel):
             longest = loaded.model.positions.max_positions
@@ -125,24 +93,17 @@ class LanguageModel(LoadedFromFiles):
         cls,
         folder: str | Path,
         *,
-        data: str | Path | None = None,
         device: str | torch.device = "cpu",
         dtype: str | torch.dtype | None = None,
         threads: int | None = None,
     ) -> "LanguageModel":
-        """Load a language model; see also `Translator.from_pretrained`.
-
-        Args:
-            folder: a bundle, or a checkpoint.
-            data: with a checkpoint: the folder of its dictionary.
-            device, dtype, threads: as of a `Translator`.
-        """
-        loaded, pipeline = load_language_model(Path(folder), None if data is None else Path(data))
+        """Load a bundle; see `Translator.from_pretrained`."""
+        bundle = Bundle.load(Path(folder), TextSettings)
+        loaded = bundle.load_model()
         loaded.model.to(device=device, dtype=dtype_of(dtype))
         options = {"device": device, "dtype": dtype, "threads": threads}
-        data = None if data is None else Path(data).absolute()
-        made = cls(loaded, pipeline, threads)
-        return made.loaded_by(cls.from_pretrained, folder, data=data, **options)
+        made = cls(loaded, bundle.pipeline, threads)
+        return made.loaded_by(cls.from_pretrained, folder, **options)
 
     @property
     def device(self) -> torch.device:
@@ -328,14 +289,14 @@ class LanguageModel(LoadedFromFiles):
         if not any(map(str.split, lines)):
             raise UserError("the text is empty: there is nothing to score")
         pipeline = self.pipeline
-        coded = [pipeline.encode(line) for line in lines] if pipeline else lines
+        coded = [pipeline.encode(line) for line in lines]
         tokens = number_by(self.dictionary, coded)
         size = self.window_size(tokens_per_sample)
         cut = windows(len(tokens.numbers), size, context_window)
         with progress_bar(len(tokens.numbers), "tokens", progress) as bar:
             scores = self.stream_scorer(tokens.numbers).static(cut, batch_tokens, bar.update)
-        counts = count_represented(lines, coded, pipeline)[0] if pipeline else count_text(lines)
-        coding = getattr(pipeline.settings, "coding", "tokens") if pipeline else "tokens"
+        counts, _ = count_represented(lines, coded, pipeline)
+        coding = getattr(pipeline.settings, "coding", "tokens")
         return result("model", coding, scores, counts, unknown=tokens.unknown)
 
     def text_knowledge(self) -> dict[str, Any]:

@@ -177,9 +177,8 @@ def make_model(
                 )
         if sizes.next_word and is_pair:
             from vaswani_plugin.search.well_formed import Grammar  # translations have none
-            from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS
 
-            grammar = Grammar(source, target, JOINT, MAX_OPENINGS)
+            grammar = Grammar(source, target)
             words = grammar.ends_word, grammar.is_word
     make = partial(build_named, family, sizes, source, target, words)
     with mismatches_explained(str(path)), WithoutInitialWeights():

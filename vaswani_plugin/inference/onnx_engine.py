@@ -192,7 +192,7 @@ class OnnxEngine(SearchEngine):
     """
 
     def __init__(self, bundle: Bundle, threads: int | None = None) -> None:
-        folder, names = bundle.folder, map(dictionary_name, bundle.languages)
+        folder, names = bundle.folder, map(dictionary_name, bundle.languages or ())
         source, target = (Dictionary.load(folder / name) for name in names)
         threads = threads or torch.get_num_threads()
         model = OnnxTransformer(folder, source.pad(), threads)

@@ -28,7 +28,7 @@ from vaswani_plugin.inference.texts import (
 )
 from vaswani_plugin.search.options import PARSER_DECODING, Options, SearchOptions
 from vaswani_plugin.search.well_formed import Grammar
-from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS, restore, words_of
+from vaswani_plugin.text.linearization import restore, words_of
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import TreeSettings
 from vaswani_plugin.text.trees import BadTree, nltk_tree, parse_tree, to_line
@@ -103,7 +103,7 @@ class Parser(LoadedFromFiles):
         self.pipeline, self.settings, self.engine = pipeline, pipeline.settings, engine
         self.longest_source = engine.longest_source
         """Most units of a sentence."""
-        self._grammar = Grammar(engine.source, engine.target, JOINT, MAX_OPENINGS)
+        self._grammar = Grammar(engine.source, engine.target)
 
     @classmethod
     def from_pretrained(

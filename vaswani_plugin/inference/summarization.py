@@ -53,7 +53,7 @@ class Summarizer(LoadedFromFiles):
     """
 
     def __init__(self, model: LanguageModel) -> None:
-        settings = None if model.pipeline is None else model.pipeline.settings
+        settings = model.pipeline.settings
         if (
             not isinstance(settings, TextSettings)
             or settings.article_tokens is None

@@ -120,45 +120,6 @@ class Translator(LoadedFromFiles):
         options = {"device": device, "dtype": dtype, "threads": threads, "engine": engine}
         return made.loaded_by(cls.from_pretrained, folder, **options)
 
-    @classmethod
-    def from_checkpoint(
-        cls,
-        path: str | Path,
-        data: str | Path,
-        codes: str | Path | None = None,
-        *,
-        device: "str | torch.device" = "cpu",
-        dtype: "str | torch.dtype | None" = None,
-        threads: int | None = None,
-    ) -> "Translator":
-        """Load a checkpoint with its data; it takes tokenized text.
-
-        Args:
-            path: the checkpoint.
-            data: folder of the dictionaries.
-            codes: of subword-nmt, to split the text with; None: the text is split already.
-            device, dtype, threads: as for `from_pretrained`.
-
-        Raises:
-            ForeignModel: only fairseq builds the model, or knows the task that trained it; names
-                the commands that read it.
-            FileNotFoundError: a file is missing.
-            ValueError: a file can't be used, or holds a parser or a language model, of which the
-                message says what reads them.
-        """
-        # These take a second; CTranslate2's bundles don't need them.
-        from vaswani_plugin.inference.models import load_model
-        from vaswani_plugin.inference.search_engine import TorchEngine
-
-        loaded = load_model(Path(path), Path(data))
-        assert loaded.languages is not None
-        pipeline = Pipeline.of_tokens(loaded.languages, None if codes is None else Path(codes))
-        engine = TorchEngine(loaded, device, dtype, threads)
-        files = {"data": data, "codes": codes}
-        options: dict[str, Any] = {"device": device, "dtype": dtype, "threads": threads}
-        options |= {name: file and Path(file).absolute() for name, file in files.items()}
-        return cls(pipeline, engine).loaded_by(cls.from_checkpoint, path, **options)
-
     @property
     def source_language(self) -> str:
         """Name of the source's language, such as "en"."""
@@ -292,7 +253,7 @@ class Translator(LoadedFromFiles):
         pipeline, settings = self.pipeline, self.settings
         most = longest = self.longest_source
         texts = [plain]
-        if not (one_sentence or pipeline.is_tokenized):
+        if not one_sentence:
             texts = split_sentences(plain, settings.source_language)
             most = min(longest, settings.longest_trained or USUAL_LENGTH)
         borders = WORD_BORDERS[pipeline.subwords]

@@ -4,7 +4,7 @@ The end of a line is a token, </s>, as in fairseq-preprocess.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,26 +12,17 @@ from numpy.typing import NDArray
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.metrics.perplexity import TextCounts, count_text
-from vaswani_plugin.text.binary import read_numbers
 from vaswani_plugin.text.coding import UNKNOWN
-from vaswani_plugin.text.dictionary import Dictionary, load_text_dictionary
+from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.lines import read_lines
 from vaswani_plugin.text.pipeline import Pipeline
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """A stream of N tokens.
-
-    Args:
-        numbers: (N,).
-        sizes: tokens of each line, its end included; they sum to N.
-        unknown: number of <unk> that do not come from an <unk> in the text itself. For binarized
-            text without its raw text, every <unk> counts.
-    """
+    """A stream of tokens, (N,) numbers; `unknown` of them are <unk> where the text has another."""
 
     numbers: NDArray[np.int64]
-    sizes: NDArray[np.int64]
     unknown: int
 
 
@@ -40,76 +31,57 @@ class ScoredText:
     """A text to score.
 
     Args:
-        tokens: numbered by `dictionary`; None if neither a model nor a data folder gives one.
-        lines: the text; None where it isn't known.
+        tokens: of the model's coding; None: there is no model.
+        lines: the text.
         counts: of the part of the text that the tokens represent.
         coding: kind of token: words, BPE, characters.
         warnings: for the report.
     """
 
     tokens: Tokens | None
-    dictionary: Dictionary | None
-    lines: list[str] | None
-    counts: TextCounts | None
+    lines: list[str]
+    counts: TextCounts
     coding: str
     warnings: list[str]
 
 
 def read_scored_text(
-    text: Path | None,
-    data_bin: Path | None = None,
-    split: str = "test",
+    path: Path,
     dictionary: Dictionary | None = None,
     pipeline: Pipeline | None = None,
     saw_lines_apart: bool = False,
 ) -> ScoredText:
-    """Read the text to score; `text`, `data_bin` or both must be given.
+    """Read a text to score.
 
     Args:
-        text: raw text.
-        data_bin: a folder of binarized text.
-        split: of that folder.
-        dictionary: of the model; None: there is no model, or `data_bin` has its dictionary.
-        pipeline: of the model; None: there is none, or its coding isn't known.
+        path: raw text, plain or .gz.
+        dictionary, pipeline: of the model; None: there is no model.
         saw_lines_apart: the model was trained on separate lines, which gives a warning.
 
     Raises:
-        ValueError: a text or a dictionary that can't be used.
-        OSError: a file can't be read.
+        ValueError: the text is empty, or not UTF-8.
+        OSError: the file can't be read.
     """
-    tokens: Tokens | None = None
-    warnings: list[str] = []
-    lines = None if text is None else text_to_score(text)
-    counts = None if lines is None else count_text(lines)
-    if data_bin is not None:
-        dictionary = dictionary or load_text_dictionary(data_bin)
-        tokens = read_binary(data_bin, split, dictionary)
-        if lines is not None:  # an <unk> of the text itself is not unknown
-            if len(lines) != len(tokens.sizes):
-                raise UserError(
-                    f"{text} has {len(lines):,} lines, {data_bin / split} "
-                    f"{len(tokens.sizes):,}: they must be the same text"
-                )
-            said = sum(line.split().count(UNKNOWN) for line in lines)
-            tokens = replace(tokens, unknown=max(0, tokens.unknown - said))
-    elif pipeline is not None and lines is not None and dictionary is not None:
-        encoded = [pipeline.encode(line) for line in lines]
-        counts, lost = count_represented(lines, encoded, pipeline)
-        tokens = number_by(dictionary, encoded)
-        if lost:
-            warnings.append(
-                f"{lost:,} of {len(lines):,} lines don't come back from the model's coding word "
-                "by word: it can't represent them faithfully"
-            )
+    lines = text_to_score(path)
+    if dictionary is None or pipeline is None:
+        return ScoredText(None, lines, count_text(lines), "tokens", [])
+    warnings = []
+    encoded = [pipeline.encode(line) for line in lines]
+    counts, lost = count_represented(lines, encoded, pipeline)
+    if lost:
+        warnings.append(
+            f"{lost:,} of {len(lines):,} lines don't come back from the model's coding word "
+            "by word: it can't represent them faithfully"
+        )
     if saw_lines_apart:
         warnings.append(
             "the model was trained on lines apart (--sample-break-mode eos); here each line comes "
             "after others, which it doesn't know"
         )
-    if tokens is not None:
-        warnings += unknown_warning("the model's coding", tokens)
-    coding = getattr(pipeline.settings, "coding", "tokens") if pipeline else "tokens"
-    return ScoredText(tokens, dictionary, lines, counts, coding, warnings)
+    tokens = number_by(dictionary, encoded)
+    warnings += unknown_warning("the model's coding", tokens)
+    coding = getattr(pipeline.settings, "coding", "tokens")
+    return ScoredText(tokens, lines, counts, coding, warnings)
 
 
 def unknown_warning(who: str, tokens: Tokens) -> list[str]:
@@ -134,15 +106,13 @@ def number_lines(
         indices: number of each token; `unknown` is that of the others.
         end: number of the line end, and of no token.
     """
-    numbers, sizes, lost = [], [], 0
+    numbers, lost = [], 0
     for line in lines:
         words = line.split()
         found = [indices.get(word, unknown) for word in words]
         lost += found.count(unknown) - words.count(UNKNOWN)
         numbers += [*found, end]
-        sizes.append(len(found) + 1)
-    stream = np.array(numbers, np.int64)
-    return Tokens(stream, np.array(sizes, np.int64), lost)
+    return Tokens(np.array(numbers, np.int64), lost)
 
 
 def number_by(dictionary: Dictionary, lines: Iterable[str]) -> Tokens:
@@ -163,28 +133,6 @@ def text_to_score(path: Path) -> list[str]:
     if not any(map(str.split, lines)):
         raise UserError(f"{path}: the text is empty: there is nothing to score")
     return lines
-
-
-def read_binary(folder: Path, split: str, dictionary: Dictionary) -> Tokens:
-    """A split that fairseq-preprocess --only-source wrote.
-
-    Raises:
-        ValueError: the split is missing or empty, or was binarized with another dictionary.
-    """
-    prefix = folder / split
-    if not all(Path(f"{prefix}{end}").is_file() for end in (".idx", ".bin")):
-        there = ", ".join(sorted(path.stem for path in folder.glob("*.idx"))) or "none"
-        raise UserError(f"{folder} has no split {split!r}; there is: {there}")
-    numbers, sizes = read_numbers(prefix)
-    if not len(numbers):
-        raise UserError(f"{prefix}: the text is empty: there is nothing to score")
-    if numbers.min() < 0 or numbers.max() >= len(dictionary):
-        raise UserError(
-            f"{prefix} holds token {numbers.max()}, its dictionary has {len(dictionary)} "
-            "rows: binarize the text again with the model's dictionary"
-        )
-    unknown = int(np.count_nonzero(numbers == dictionary.unk()))
-    return Tokens(numbers.astype(np.int64), sizes, unknown)
 
 
 def count_represented(

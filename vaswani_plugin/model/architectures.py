@@ -16,23 +16,14 @@ PAPER_VOCABULARY = 40_960
 
 @dataclass(frozen=True)
 class Architecture:
-    """One named architecture.
+    """One named architecture."""
 
-    Args:
-        name: value of `--arch`.
-        source: where the row comes from.
-        changes: values that differ from base, by configuration key.
-        printed_parameters: the paper's count, in millions; None where it prints none.
-        printed_rows: sizes of the source and target vocabularies of that count.
-        remark: a note on the count.
-    """
-
-    name: str
-    source: str
-    changes: dict[str, Any] = field(default_factory=dict)
-    printed_parameters: int | None = None
-    printed_rows: tuple[int, int] = (PAPER_VOCABULARY, PAPER_VOCABULARY)
-    remark: str = ""
+    name: str  # value of `--arch`
+    source: str  # where the row comes from
+    changes: dict[str, Any] = field(default_factory=dict)  # from base, by configuration key
+    printed_parameters: int | None = None  # the paper's count, in millions, where it prints one
+    printed_rows: tuple[int, int] = (PAPER_VOCABULARY, PAPER_VOCABULARY)  # source, target
+    remark: str = ""  # on the count
 
 
 BIG = {"d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.3}
@@ -155,23 +146,14 @@ ATTENTION_LSTMS = (
 
 @dataclass(frozen=True)
 class Family:
-    """The architectures of one model, for one task.
+    """The architectures of one model, for one task."""
 
-    Args:
-        title: heading of the family's table.
-        model: registered name of the model; rows change its configuration.
-        task: registered name of the task that trains it.
-        rows: the architectures, in the order of the table.
-        target_rows: size of the target vocabulary where the task fixes it; None where not.
-        remark: a sentence below the table.
-    """
-
-    title: str
-    model: str
-    task: str
+    title: str  # heading of the family's table
+    model: str  # registered name; rows change the model's configuration
+    task: str  # registered name
     rows: tuple[Architecture, ...]
-    target_rows: int | None = None
-    remark: str = ""
+    target_rows: int | None = None  # size of the target vocabulary where the task fixes it
+    remark: str = ""  # below the table
 
     @property
     def base(self) -> dict[str, Any]:
@@ -204,19 +186,11 @@ _ROWS = {row.name: row for family in FAMILIES for row in family.rows}
 
 
 def row_of(arch: str) -> Architecture:
-    """Return the row that `--arch` names; it may belong to any family.
-
-    Raises:
-        KeyError: no row has this name.
-    """
+    """Return the row that `--arch` names; it may belong to any family."""
     return _ROWS[arch]
 
 
 def names_of(model: str) -> frozenset[str]:
-    """The names that a model has in a checkpoint's configuration: its own, or a row's.
-
-    Args:
-        model: a family's, such as "vaswani_transformer".
-    """
+    """The names that a family's model has in a checkpoint's configuration: its own, or a row's."""
     rows = (row.name for family in FAMILIES if family.model == model for row in family.rows)
     return frozenset((model, *rows))

@@ -43,19 +43,12 @@ Constraint = Callable[[Tensor, "Step"], None]
 
 
 class Step(NamedTuple):
-    """One step of the search, for some of its sentences.
+    """One step of the search, for some of its sentences."""
 
-    Attributes:
-        number: tokens of every unfinished hypothesis.
-        sentences: numbers of the sentences in the original batch, (b,).
-        history: the tokens so far, (b, W, T), without the start.
-        part: rows of these sentences among all unfinished sentences.
-    """
-
-    number: int
-    sentences: Tensor
-    history: Tensor
-    part: slice = slice(None)
+    number: int  # of tokens of every unfinished hypothesis
+    sentences: Tensor  # their numbers in the original batch, (b,)
+    history: Tensor  # the tokens so far, (b, W, T), without the start
+    part: slice = slice(None)  # rows of these sentences among all unfinished ones
 
 
 class Tracker(Protocol):
@@ -82,12 +75,8 @@ StartTracking = Callable[[Tensor, list[int]], Tracker]
 class BeamSearch:
     """The search over one batch of sentences, whose sources the models have encoded.
 
-    Args:
-        ensemble, choose, constraints, rules, trackers: see their types.
-        beam, groups: W and G.
-        limits: greatest number of tokens before the end of each sentence.
-        prefix: tokens that each output must begin with, (B, P), padded.
-        start, eos, pad: numbers of the token before the first one, of the end, and of padding.
+    `limits` are the greatest numbers of tokens before the end of each sentence; each output begins
+    with the tokens of `prefix` (B, P); `start` is the number of the token before the first one.
     """
 
     def __init__(

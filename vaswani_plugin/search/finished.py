@@ -20,21 +20,13 @@ _EMPTY = torch.empty(0, device="cpu")
 
 
 class Found(NamedTuple):
-    """A hypothesis that a search returns, on the CPU.
+    """A hypothesis that a search returns, on the CPU. All logarithms are natural."""
 
-    Attributes:
-        tokens: with the end of sentence, (T,).
-        score: log P / length penalty; all logarithms are natural.
-        attention: to the source, (S, T); empty where none is wanted.
-        alignment: see `search.hard_alignment`; empty unless asked for.
-        positional_scores: log P of each token, (T,).
-    """
-
-    tokens: Tensor
-    score: Tensor
-    attention: Tensor
-    alignment: Any
-    positional_scores: Tensor
+    tokens: Tensor  # with the end of sentence, (T,)
+    score: Tensor  # log P / length penalty
+    attention: Tensor  # to the source, (S, T); empty where none is wanted
+    alignment: Any  # see `search.hard_alignment`; empty unless asked for
+    positional_scores: Tensor  # log P of each token, (T,)
 
 
 class PaperRules:
@@ -122,17 +114,11 @@ class FairseqRules:
 
 
 class Histories(NamedTuple):
-    """What is known of hypotheses: of each search K of them, after T tokens.
+    """What is known of hypotheses: of each search K of them, after T tokens."""
 
-    Attributes:
-        tokens: (B, K, T).
-        log_p: cumulative log P after each token, (B, K, T).
-        attention: to the source, at each token, (B, K, T, S); None: not wanted.
-    """
-
-    tokens: Tensor
-    log_p: Tensor
-    attention: Tensor | None
+    tokens: Tensor  # (B, K, T)
+    log_p: Tensor  # cumulative, after each token, (B, K, T)
+    attention: Tensor | None  # to the source at each token, (B, K, T, S); None: not wanted
 
     def of(self, searches: Tensor) -> "Histories":
         """Those of some searches, (B',)."""
@@ -208,15 +194,13 @@ class FinishedHypotheses:
         tokens, attention = tokens.cpu(), None if attention is None else attention.cpu()
         score, ranks = self.score[searches].cpu(), self.rank[searches].tolist()
         lengths = self.length[searches].tolist()
-        results = []
-        for row in range(len(ranks)):
-            found = []
+        results: list[list[Found]] = [[] for _ in ranks]
+        for row, found in enumerate(results):
             for place, rank in enumerate(ranks[row]):
-                if rank == -math.inf:
-                    continue
-                here = row, place, slice(lengths[row][place])
-                seen = _EMPTY if attention is None else attention[here].T.clone()
-                own = tokens[here].clone(), score[row, place], seen, _EMPTY
-                found.append(Found(*own, positional[here].clone()))
-            results.append(sorted(found, key=lambda hypothesis: -hypothesis.score.item()))
+                if rank > -math.inf:
+                    here = row, place, slice(lengths[row][place])
+                    seen = _EMPTY if attention is None else attention[here].T.clone()
+                    own = tokens[here].clone(), score[row, place], seen, _EMPTY
+                    found.append(Found(*own, positional[here].clone()))
+            found.sort(key=lambda hypothesis: -hypothesis.score.item())
         return results

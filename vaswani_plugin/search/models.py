@@ -36,17 +36,11 @@ class Dictionary(SizedDictionary, Protocol):
 
 
 class Sources(NamedTuple):
-    """A batch of sources, or of prompts.
+    """A batch of sources, or of prompts."""
 
-    Attributes:
-        tokens: (B, S), padded on either side; prompts on the right.
-        lengths: (B,), known without looking at the device.
-        more: what else a model of fairseq takes, by name; tensors have a row for each sentence.
-    """
-
-    tokens: Tensor
-    lengths: np.ndarray
-    more: dict[str, Any]
+    tokens: Tensor  # (B, S), padded on either side; prompts on the right
+    lengths: np.ndarray  # (B,), known without looking at the device
+    more: dict[str, Any]  # what else a model of fairseq takes; tensors have a row a sentence
 
     def part(self, share: slice) -> "Sources":
         """Return some of the sentences."""
@@ -78,17 +72,11 @@ Start = Callable[[Sources, int, bool], Beams]
 
 
 class Model(Protocol):
-    """A model that can be searched.
+    """A model that can be searched."""
 
-    Attributes:
-        decoder: what every step computes.
-        dictionary: of the target; None where the model doesn't know it.
-        longest_target: greatest length of an output, the end of sentence included.
-    """
-
-    decoder: Any
-    dictionary: Any
-    longest_target: int
+    decoder: Any  # what every step computes
+    dictionary: Any  # of the target; None where the model doesn't know it
+    longest_target: int  # greatest length of an output, the end of sentence included
 
     def prepare(self) -> tuple[Start, bool]:
         """Prepare for a batch: how to start it, and whether threads may share it."""

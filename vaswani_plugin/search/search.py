@@ -20,13 +20,7 @@ from torch import Tensor, nn
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.processor import runs_on_host
-from vaswani_plugin.search.beam_search import (
-    BeamSearch,
-    Constraint,
-    StartTracking,
-    Step,
-    Tracker,
-)
+from vaswani_plugin.search.beam_search import BeamSearch, Constraint, StartTracking, Step, Tracker
 from vaswani_plugin.search.candidates import (
     Candidates,
     best_candidates,
@@ -34,13 +28,7 @@ from vaswani_plugin.search.candidates import (
     sampled_candidates,
 )
 from vaswani_plugin.search.finished import FairseqRules, Found, PaperRules
-from vaswani_plugin.search.models import (
-    Dictionary,
-    Ensemble,
-    Model,
-    Sources,
-    Start,
-)
+from vaswani_plugin.search.models import Dictionary, Ensemble, Model, Sources, Start
 from vaswani_plugin.search.options import SearchOptions
 
 WORTH_THREADS = 2**25
@@ -102,13 +90,10 @@ class Search:
         self.suppressed = [dictionary.index(token) for token in tokens_to_suppress]
         self.more, self.start_tracking = list(constraints), start_tracking
         lenpen = 0.0 if options.unnormalized else options.lenpen
-        if options.length_penalty == "paper":
-            # Diverse groups must all run until they are done: each avoids the others' choices.
-            self.rules = PaperRules(
-                lenpen, None if options.diverse_beam_groups > 0 else options.nbest
-            )
-        else:
-            self.rules = FairseqRules(lenpen)
+        # Diverse groups must all run until they are done: each avoids the others' choices.
+        wanted = None if options.diverse_beam_groups > 0 else options.nbest
+        is_paper = options.length_penalty == "paper"
+        self.rules = PaperRules(lenpen, wanted) if is_paper else FairseqRules(lenpen)
         decoders = [model.decoder for model in models if isinstance(model.decoder, nn.Module)]
         # by which a step multiplies each row
         self.decoder_weights = sum(p.numel() for each in decoders for p in each.parameters())
@@ -165,8 +150,10 @@ class Search:
         inside = torch.get_num_threads() // len(shares) if work >= WORTH_THREADS else 1
         run_in_threads(search, shares, max(1, inside))
         if self.options.print_alignment == "hard":
-            pairs = zip(results, sources.cpu(), strict=True)
-            return [[self._aligned(one, source) for one in found] for found, source in pairs]
+            for found, source in zip(results, sources.cpu(), strict=True):
+                for place, one in enumerate(found):
+                    given = one.attention.T, source, one.tokens, self.pad, self.eos
+                    found[place] = one._replace(alignment=hard_alignment(*given))
         return results
 
     def _search(
@@ -240,10 +227,6 @@ class Search:
         limits = [min(int(a * n + b), positions) for n in lengths.tolist()]
         forced = prefix.ne(self.pad).sum(dim=1).tolist()  # a prefix may exceed the limit
         return [*map(max, limits, forced)], lengths
-
-    def _aligned(self, found: Found, source: Tensor) -> Found:
-        given = found.attention.T, source, found.tokens, self.pad, self.eos
-        return found._replace(alignment=hard_alignment(*given))
 
 
 def forbid(log_probabilities: Tensor, token: int) -> None:

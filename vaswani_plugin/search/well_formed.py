@@ -22,6 +22,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.modules.parser import last_tokens_of_words
 from vaswani_plugin.search.beam_search import Step
 from vaswani_plugin.search.models import Dictionary
+from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS
 
 OPEN, PLACEHOLDER, CLOSE = 1, 2, 3
 
@@ -149,20 +150,10 @@ class SymbolDictionary(Dictionary, Protocol):
 
 
 class Grammar:
-    """The words and tree symbols of a parser's dictionaries.
+    """The words and tree symbols of a parser's dictionaries."""
 
-    Args:
-        source: dictionary of the words' units.
-        target: dictionary of the trees' symbols.
-        joint: suffix of a unit that does not end its word.
-        max_openings: brackets that may be opened in a row.
-    """
-
-    def __init__(
-        self, source: SymbolDictionary, target: SymbolDictionary, joint: str, max_openings: int
-    ) -> None:
+    def __init__(self, source: SymbolDictionary, target: SymbolDictionary) -> None:
         self.source, self.target = source, target
-        self.joint, self.max_openings = joint, max_openings
 
     @cached_property
     def tables(self) -> SymbolTables:
@@ -172,7 +163,7 @@ class Grammar:
     @cached_property
     def ends_word(self) -> Tensor:
         """Boolean, by number in the source dictionary: the token ends a word."""
-        ends = [not unit.endswith(self.joint) for unit in self.source.symbols]
+        ends = [not unit.endswith(JOINT) for unit in self.source.symbols]
         return torch.tensor(ends, device="cpu")
 
     @cached_property
@@ -185,7 +176,7 @@ class Grammar:
         device, special = sources.device, (self.source.pad(), self.source.eos())
         words = last_tokens_of_words(sources, self.ends_word.to(device), *special).sum(dim=1)
         most = torch.tensor(limits, device=device)
-        return WellFormedTrees(self.tables.to(device), words, most, self.max_openings)
+        return WellFormedTrees(self.tables.to(device), words, most, MAX_OPENINGS)
 
 
 def symbols_of(dictionary: SymbolDictionary) -> list[str | None]:

@@ -40,7 +40,6 @@ class Pipeline:
     Attributes:
         subwords: kind of marks by which subwords join to words: "subword-nmt", "sentencepiece" or
             "none".
-        is_tokenized: raw lines are tokenized text, a sentence each.
 
     Raises:
         UserError: the codes can't be read.
@@ -50,7 +49,6 @@ class Pipeline:
         self.settings = settings
         self.folder = folder
         self.subwords = getattr(settings, "subwords", "none")
-        self.is_tokenized = False
         if isinstance(settings, TreeSettings):
             from vaswani_plugin.text.linearization import make_word_coding, words_of
 
@@ -74,25 +72,6 @@ class Pipeline:
     def load(cls, folder: Path) -> "Pipeline":
         """Reads a bundle's settings and codes; see `read_settings`."""
         return cls(read_settings(folder), folder)
-
-    @classmethod
-    def of_tokens(cls, languages: tuple[str, str], codes: Path | None) -> "Pipeline":
-        """Makes the pipeline of a translation model without a bundle; raw lines are tokenized text.
-
-        Args:
-            languages: source and target.
-            codes: of subword-nmt, to split the text; None leaves it as it is.
-
-        Raises:
-            UserError: the codes can't be read.
-        """
-        plain = {"lowercase": False, "normalize_punctuation": False, "tokenizer": "none"}
-        pipeline = cls(Settings(*languages, **plain, subwords="none"), Path())
-        if codes is not None:
-            pipeline._encode = make_encoder(str(codes))
-        pipeline._decode = join_bpe
-        pipeline.subwords, pipeline.is_tokenized = "subword-nmt", True
-        return pipeline
 
     def of_target(self) -> "Pipeline":
         """Returns the pipeline for raw lines in the target language of a translation model.

@@ -17,7 +17,6 @@ from vaswani_plugin.fairseq_plugin.tasks.translation import (
 )
 from vaswani_plugin.search.options import PARSER_DECODING
 from vaswani_plugin.search.well_formed import Grammar
-from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS
 
 
 @dataclass
@@ -46,7 +45,7 @@ class VaswaniParsingTask(VaswaniTranslationTask):
     @cached_property
     def grammar(self) -> Grammar:
         """The words and tree symbols of the dictionaries."""
-        return Grammar(self.source_dictionary, self.target_dictionary, JOINT, MAX_OPENINGS)
+        return Grammar(self.source_dictionary, self.target_dictionary)
 
     def _own_generator(self, models, args, extra: dict, choose) -> BeamSearchGenerator:
         if not self.cfg.unconstrained:
