@@ -51,7 +51,6 @@ from vaswani_plugin.search.options import (
     MAX_NEW_TOKENS,
     Options,
     SearchOptions,
-    require_at_least_1,
     require_choice,
 )
 from vaswani_plugin.search.other_models import TextModel
@@ -172,7 +171,6 @@ class LanguageModel(LoadedFromFiles):
         require_choice("stop", stop, "end", "never")
         most = min(MAX_NEW_TOKENS, self.positions // 2)
         most = most if max_new_tokens is None else max_new_tokens
-        require_at_least_1("max_new_tokens", most)
         if most >= self.positions:  # the end of sentence comes before a prompt
             raise UserError(
                 f"max_new_tokens {most}: the model has {self.positions} positions; give at most "

@@ -19,7 +19,6 @@ from vaswani_plugin.search.options import (
     PAPER_DECODING,
     Options,
     SearchOptions,
-    require_at_least_1,
 )
 from vaswani_plugin.text.coding import SEPARATOR
 from vaswani_plugin.text.lines import join_words
@@ -118,7 +117,6 @@ class Summarizer(LoadedFromFiles):
             An iterator. An error of the stream is raised after the earlier articles' summaries.
         """
         most = self.summary_tokens if max_length is None else max_length
-        require_at_least_1("max_length", most)
         room = self.model.positions - self.article_tokens - 2  # the sentence's start and <sep>
         if most > room:
             raise UserError(

@@ -97,18 +97,17 @@ class BeamSearch:
     ) -> None:
         self.ensemble, self.choose = ensemble, choose
         self.trackers, self.constraints = trackers, [*constraints, *trackers]
-        self.rules, self.beam, self.groups = rules, beam, groups
+        self.rules, self.groups, self.width = rules, groups, beam // groups
         self.eos, self.pad = eos, pad
-        self.device = prefix.device
-        self.prefix = prefix
+        self.device, self.prefix = prefix.device, prefix
         self.limits = torch.tensor(limits, device=self.device)
         self.least_limit, self.last_step = min(limits), max(limits)
         self.sentences = torch.arange(len(limits), device=self.device)
         self.latest = torch.full((len(limits), 1), start, device=self.device)
         self.parents: Tensor | None = None
-        self.log_p: Tensor | None = None  # (B, W)
+        self.log_p = torch.zeros(self.latest.shape, device=self.device)  # (B, W)
         self.open: Histories | None = None  # of B G searches
-        self.finished: FinishedHypotheses | None = None
+        self.finished: FinishedHypotheses | None = None  # made with them
         self.any_finished = False
         self.results: list[list[Found]] = [[] for _ in limits]
 
@@ -141,14 +140,14 @@ class BeamSearch:
         if self.open is None:
             none = self.latest.new_zeros(searches, 1, 0)
             self.open = Histories(none, none.float(), attention)
+            self.finished = FinishedHypotheses(self.width, self.open, self.rules)
         elif attention is not None:
             both = torch.cat((self.open.attention, attention), dim=2)
             self.open = self.open._replace(attention=both)
 
     def _choose_candidates(self, step: int) -> Candidates:
         """Choose the candidates, a chunk of the sentences at a time."""
-        if self.log_p is None:
-            self.log_p = torch.zeros(self.latest.shape, device=self.device)
+        open_groups = ~self.finished.done.view(-1, self.groups)
         elements = CHUNK if runs_on_host(self.device) else DEVICE_CHUNK
         rows = max(1, elements // (self.ensemble.vocabulary * self.latest.size(1)))
         found = []
@@ -161,24 +160,10 @@ class BeamSearch:
                     "the model's scores are not numbers (NaN): its weights are broken; use another "
                     "checkpoint"
                 )
-            self.log_p = self.log_p.to(log_p.dtype)
             self._constrain(step, part, log_p)
-            open_groups = self._open_groups()[part]
-            found.append(self.choose(log_p, self.log_p[part], open_groups))
+            found.append(self.choose(log_p, self.log_p[part], open_groups[part]))
         joined = found[0] if len(found) == 1 else map(torch.cat, zip(*found, strict=True))
-        candidates = Candidates(*(x.flatten(0, 1) for x in joined))
-        if self.finished is None:
-            like = candidates.log_probabilities
-            width = self.beam // self.groups
-            self.finished = FinishedHypotheses(width, self.open, like, self.rules)
-        return candidates
-
-    def _open_groups(self) -> Tensor:
-        """(B, G): False where a group of beams is done."""
-        if self.finished is None:
-            shape = len(self.sentences), self.groups
-            return torch.ones(shape, dtype=torch.bool, device=self.device)
-        return ~self.finished.done.view(-1, self.groups)
+        return Candidates(*(x.flatten(0, 1) for x in joined))
 
     def _constrain(self, number: int, part: slice, log_p: Tensor) -> None:
         so_far = self.open.tokens.reshape(*self.latest.shape, number)[part]
@@ -199,7 +184,7 @@ class BeamSearch:
         if runs_on_host(self.device) and not ends.any():
             return False
         self.any_finished = True
-        count = self.rules.may_end(self.beam // self.groups)
+        count = self.rules.may_end(self.width)
         log_p, tokens, beams = (x[:, :count] for x in candidates)
         ends = ends[:, : log_p.size(1)] & log_p.gt(-torch.inf) & ~self.finished.done[:, None]
         self.finished.enter(ends, self.open.taken(beams).with_token(tokens, log_p))
@@ -207,7 +192,7 @@ class BeamSearch:
 
     def _extend_beams(self, candidates: Candidates, ends: Tensor, some_end: bool) -> None:
         """Take the first w unfinished candidates as the beams of the next step."""
-        w = self.beam // self.groups
+        w = self.width
         log_p, tokens, beams = (x[:, :w] for x in candidates)
         if some_end:
             order = ends.byte().argsort(dim=1, stable=True)[:, :w]
@@ -235,13 +220,10 @@ class BeamSearch:
 
     def _drop_finished(self, last: bool) -> None:
         """Remove finished sentences from the batch once there are enough of them."""
-        done = self.finished.done.view(-1, self.groups).all(dim=1)
-        count = int(done.sum())
-        if not last and (count == 0 or (count < len(done) and 8 * count < len(done))):
+        done = self.finished.done.view(-1, self.groups).all(dim=1) | last
+        if 8 * int(done.sum()) < len(done):
             return
         dropped, kept = done.nonzero()[:, 0], (~done).nonzero()[:, 0]
-        if last:
-            dropped, kept = torch.arange(len(done), device=self.device), kept[:0]
         self._add_results(dropped)
         self.sentences = self.sentences[kept]
         if not len(kept):

@@ -147,19 +147,17 @@ def _take(x: Tensor, rows: Tensor) -> Tensor:
 class FinishedHypotheses:
     """The finished hypotheses that each search keeps, at most W, highest rank first.
 
-    `begun` are those before the first token, `like` has the type of log-probabilities.
+    `begun` are the histories before the first token.
     """
 
-    def __init__(
-        self, beam: int, begun: Histories, like: Tensor, rules: PaperRules | FairseqRules
-    ) -> None:
+    def __init__(self, beam: int, begun: Histories, rules: PaperRules | FairseqRules) -> None:
         self.rules = rules
-        searches = len(begun.tokens)
-        self.rank = like.new_full((searches, beam), -math.inf)
+        searches, device = len(begun.tokens), begun.tokens.device
+        self.rank = torch.full((searches, beam), -math.inf, device=device)
         self.score = self.rank.clone()
-        self.length = torch.zeros(searches, beam, dtype=torch.long, device=like.device)
+        self.length = torch.zeros(searches, beam, dtype=torch.long, device=device)
         self.histories = begun.taken(torch.zeros_like(self.length))  # of none yet: any will do
-        self.done = torch.zeros(searches, dtype=torch.bool, device=like.device)
+        self.done = torch.zeros(searches, dtype=torch.bool, device=device)
 
     def enter(self, ends: Tensor, found: Histories) -> None:
         """Add candidates (B, C), the end included, where `ends` (B, C) is True; keep the best."""

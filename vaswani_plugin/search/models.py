@@ -28,6 +28,9 @@ from vaswani_plugin.processor import runs_on_host
 class Dictionary(SizedDictionary, Protocol):
     """Symbols by number, as `text.dictionary` and fairseq's own have them."""
 
+    symbols: list[str]
+    nspecial: int  # symbols that come first and stand for no text
+
     def index(self, sym: str) -> int:
         """Number of a symbol; the unknown symbol's number where it is missing."""
 

@@ -129,12 +129,6 @@ class Options:
         )
 
 
-def require_at_least_1(name: str, value: int) -> None:
-    """Refuse a whole number below 1; the UserError names the option."""
-    if value < 1:
-        raise UserError(f"{name} {value}: must be at least 1")
-
-
 def require_choice(name: str, value: str, *choices: str) -> None:
     """Refuse a word that is none of the choices; the UserError names the option and them."""
     if value not in choices:

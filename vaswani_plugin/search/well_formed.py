@@ -13,7 +13,6 @@ Axes: B sentences, b some of them, W beams, S source length, V vocabulary, N nod
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -142,17 +141,10 @@ class WellFormedTrees:
         self.node_below = self.node_below[sentences]
 
 
-class SymbolDictionary(Dictionary, Protocol):
-    """A dictionary, ours or fairseq's, that also lists its symbols; `nspecial` come first."""
-
-    symbols: list[str]
-    nspecial: int
-
-
 class Grammar:
     """The words and tree symbols of a parser's dictionaries."""
 
-    def __init__(self, source: SymbolDictionary, target: SymbolDictionary) -> None:
+    def __init__(self, source: Dictionary, target: Dictionary) -> None:
         self.source, self.target = source, target
 
     @cached_property
@@ -179,7 +171,7 @@ class Grammar:
         return WellFormedTrees(self.tables.to(device), words, most, MAX_OPENINGS)
 
 
-def symbols_of(dictionary: SymbolDictionary) -> list[str | None]:
+def symbols_of(dictionary: Dictionary) -> list[str | None]:
     """Return a dictionary's symbols by number; None for special symbols and filling."""
     return [
         None if number < dictionary.nspecial or symbol.startswith("madeupword") else symbol
