@@ -20,6 +20,7 @@ codes, and preprocessing.json for bundle.py. It is created only when it is compl
 import os
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 from checkout import at_least, parser, run
@@ -38,7 +39,7 @@ from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS, TEXT_DICTIONARY, UNK
 from vaswani_plugin.text.lines import read_pairs
 from vaswani_plugin.text.outputs import new_data_folder, write_atomically
 from vaswani_plugin.text.parallel import process_file
-from vaswani_plugin.text.settings import CODINGS, SETTINGS, TextSettings
+from vaswani_plugin.text.settings import SETTINGS, Coding, TextSettings
 
 SPLITS = ("train", "valid", "test")
 
@@ -107,7 +108,7 @@ def main() -> None:
     """Command line."""
     flags = parser(__doc__)
     add = flags.add_argument
-    add("--coding", choices=CODINGS, required=True, help="kind of tokens")
+    add("--coding", choices=get_args(Coding), required=True, help="kind of tokens")
     for split in SPLITS:
         add(f"--{split}", required=True, metavar="FILE", help="plain or .gz (summaries: PREFIX)")
     add("--output", type=Path, required=True, help="the folder to create")
@@ -118,7 +119,7 @@ def main() -> None:
     add("--threshold", type=int, default=0, help="rarer words, characters: <unk> (default: 0)")
     add("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")
     args = flags.parse_args()
-    at_least(args, operations=1, workers=1)
+    at_least(args, operations=1, workers=1, article_tokens=1, summary_tokens=1)
     if args.threshold and args.coding == "bpe":
         raise UserError(f"--threshold {args.threshold}: has no effect with bpe: leave it out")
     lengths = args.article_tokens, args.summary_tokens

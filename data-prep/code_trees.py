@@ -18,6 +18,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 from checkout import at_least, parser, run
 from trees import write_sequences
@@ -30,7 +31,7 @@ from vaswani_plugin.text.dictionary import dictionary_name, write_dictionary
 from vaswani_plugin.text.linearization import make_word_coding
 from vaswani_plugin.text.outputs import new_data_folder, write_atomically
 from vaswani_plugin.text.parallel import process_file
-from vaswani_plugin.text.settings import SETTINGS, SYMBOLS, TREE_CODINGS, WORDS, TreeSettings
+from vaswani_plugin.text.settings import SETTINGS, SYMBOLS, WORDS, TreeCoding, TreeSettings
 
 
 def line_encoder(coding: str, codes: str | None) -> Callable[[str], str]:
@@ -97,7 +98,7 @@ def main() -> None:
         add(f"--{split}", nargs="+", required=True, metavar="TREES", help=f"{split} trees")
     add("--also", nargs="+", metavar="TREES", help="trees that a parser made, for training")
     add("--output", type=Path, required=True, help="the folder to create")
-    add("--coding", choices=TREE_CODINGS, default="bpe", help="tokens (default: bpe)")
+    add("--coding", choices=get_args(TreeCoding), default="bpe", help="tokens (default: bpe)")
     add("--operations", type=int, help="BPE merges (default: 8000)")
     add("--threshold", type=int, default=0, help="rarer words become <unk> (default: 0, none)")
     add("--one-placeholder", action="store_true", help="write every tag as XX")

@@ -1,6 +1,5 @@
 """Errors that users can correct themselves. They are printed as one line, without a traceback."""
 
-import errno
 import io
 import os
 import sys
@@ -24,17 +23,9 @@ class CheckpointError(UserError):
 
 @contextmanager
 def value_errors_as_user_errors() -> Iterator[None]:
-    """Turn a `ValueError` of `modules`, which don't import this file, into a `UserError`.
-
-    Use it where a user's value reaches a module unchanged.
-
-    Raises:
-        UserError: with the message of the module's error.
-    """
+    """Turn a `ValueError` of `modules`, which don't import this file, into a `UserError`."""
     try:
         yield
-    except UserError:
-        raise
     except ValueError as error:
         raise UserError(str(error)) from error
 
@@ -45,11 +36,7 @@ def wants_traceback() -> bool:
 
 
 def message_line(text: str) -> str:
-    """Formats a message as one short line, without control sequences for the terminal.
-
-    Unprintable characters are escaped as in Python's literals; the middle of a long text is left
-    out.
-    """
+    """Formats a message as one short line; what could control the terminal is escaped."""
     line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
     if len(line) > LONGEST_MESSAGE:
         line = f"{line[: LONGEST_MESSAGE - 200]} ... {line[-200:]}"
@@ -64,20 +51,8 @@ def one_line(error: BaseException) -> str:
     return message_line(" ".join(str(error).split()) or type(error).__name__)
 
 
-def prepare_streams() -> None:
-    """Makes what the shell has closed (`<&-`, `>&-`) an error of reading or writing, and no None.
-
-    Text goes out as UTF-8, to a terminal in the terminal's encoding.
-    """
-    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
-        try:
-            os.fstat(number)
-        except OSError:
-            # The wrong way round, so that each use fails; no other file gets the number.
-            os.open(os.devnull, os.O_RDONLY if name == "stdout" else os.O_WRONLY)
-        if getattr(sys, name) is None:
-            opened = open(number, mode, encoding="utf-8", errors="replace", closefd=False)
-            setattr(sys, name, opened)
+def prepare_stdout() -> None:
+    """Text goes out as UTF-8, to a terminal in the terminal's encoding."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         if sys.stdout.isatty():
             sys.stdout.reconfigure(errors="backslashreplace")
@@ -86,11 +61,7 @@ def prepare_streams() -> None:
 
 
 def flush_stdout() -> None:
-    """Flushes standard output; if that fails, the rest of the output is discarded.
-
-    Raises:
-        OSError: it can't be written; the error names standard output.
-    """
+    """Flushes standard output; if that fails, the rest is discarded, and the error names it."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -107,24 +78,18 @@ def silence_stdout() -> None:
 
 
 def name_stdout(error: OSError) -> OSError:
-    """Returns an error that names standard output, if flushing fails and `error` names no file.
-
-    Otherwise, it returns `error`, with the name of standard input if that is closed. What was
-    printed before the error is written.
-    """
+    """Returns the error, or that of flushing standard output where `error` names no file."""
     try:
         flush_stdout()
     except OSError as again:
         return again if error.filename is None else error
-    if error.errno == errno.EBADF and error.filename is None:
-        return OSError(error.errno, error.strerror, "standard input")
     return error
 
 
 def run(main: Callable[[], None]) -> None:
     """Runs a script's `main`; an error that the user can fix gives one line and exit code 1."""
     name = Path(sys.argv[0]).name
-    prepare_streams()
+    prepare_stdout()
     try:
         main()
         flush_stdout()
@@ -136,7 +101,5 @@ def run(main: Callable[[], None]) -> None:
         sys.exit(141)
     except OSError as error:
         sys.exit(f"{name}: error: {one_line(name_stdout(error))}")
-    except MemoryError:
-        sys.exit(f"{name}: error: the memory is too small for this input: divide it")
     except KeyboardInterrupt:
         sys.exit(130)

@@ -28,11 +28,6 @@ def _first_core() -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def name() -> str:
-    """Return the processor's name, such as "AMD EPYC"; "" where it is unknown."""
-    return _first_core().get("model name", "")
-
-
 def vendor() -> str:
     """Return the processor's vendor, such as "AuthenticAMD"; "" where it is unknown."""
     return _first_core().get("vendor_id", "")
@@ -48,9 +43,8 @@ def has_vnni() -> bool:
 
     Without it, libraries for x86 add two products in 16 bits, which may overflow.
     """
-    known = instructions()
     is_x86 = platform.machine().lower() in ("x86_64", "amd64")
-    return not is_x86 or not known.isdisjoint(("avx512_vnni", "avx_vnni"))
+    return not is_x86 or not instructions().isdisjoint(("avx512_vnni", "avx_vnni"))
 
 
 def has_bfloat16() -> bool:
@@ -64,4 +58,4 @@ def description() -> str:
     Every record of a measurement has this line.
     """
     wide = next((each for each in ("avx512f", "avx2") if each in instructions()), "")
-    return f"{name()} {wide}".strip() or platform.machine()
+    return f"{_first_core().get('model name', '')} {wide}".strip() or platform.machine()

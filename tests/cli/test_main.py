@@ -89,22 +89,6 @@ def test_a_command_that_imports_fairseq_keeps_the_level_of_the_log(monkeypatch):
     assert logging.getLogger().level == before
 
 
-@pytest.mark.parametrize(
-    ("closed", "arguments", "error"),
-    [
-        ("<&-", ["bleu", "--hypothesis", "-", "--reference", os.devnull], "standard input: Bad"),
-        (">&-", ["--help"], "standard output: Bad file"),
-        ("<&- >&- 2>&-", ["bleu", "--hypothesis", "-", "--reference", os.devnull], ""),
-    ],
-)
-def test_a_stream_that_the_shell_has_closed_is_an_error_of_one_line(closed, arguments, error):
-    """In a process: Python sets up its streams before the command starts."""
-    command = ["sh", "-c", f'"$@" {closed}', "sh", *COMMAND, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=fairseq_environment())
-    assert (done.returncode, done.stdout) == (1, "")
-    assert error in done.stderr and done.stderr.count("\n") == (1 if error else 0)
-
-
 def test_text_goes_out_as_utf_8_whatever_the_environment_says(tmp_path):
     """As `vaswani translate` writes it; bytes of a file's name stay as they are."""
     folder = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xc3\xa9-\xff")

@@ -101,8 +101,8 @@ def test_the_checkpoint_may_lie_in_the_folder(parts, run, tmp_path):
     ("changes", "part"),
     [
         (["codes=nowhere"], "nowhere does not exist"),
-        (["beam=-1"], "beam is -1: must be at least 1"),
-        (["lower=true"], "unknown key lower"),
+        (["lowercase=flase"], "lowercase is 'flase': must be true or false"),
+        (["lower=true"], "unexpected keyword argument 'lower'"),
         (["beam"], "beam: must be KEY=VALUE"),
         (["beam=3", "--pair", "en-fr"], "dict.fr.txt does not exist"),
         (["beam=3", "--model", "nowhere.pt"], "nowhere.pt does not exist"),

@@ -19,7 +19,7 @@ from tests.support.commands import run_python
 from tests.support.scripts import assert_one_line_error
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text import wordpiece, wordpiece_learning
-from vaswani_plugin.text.characters import remove_invisible
+from vaswani_plugin.text.raw_text import remove_invisible
 from vaswani_plugin.text.wordpiece_learning import (
     LONGEST_PIECE,
     merge_pair,

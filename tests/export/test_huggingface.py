@@ -13,7 +13,7 @@ from vaswani_plugin.search.models import TransformerModel
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
 from vaswani_plugin.text import wordpiece, wordpiece_learning
-from vaswani_plugin.text.characters import remove_invisible
+from vaswani_plugin.text.raw_text import remove_invisible
 
 transformers = pytest.importorskip(
     "transformers", reason="Hugging Face's transformers is missing: pip install '.[huggingface]'"

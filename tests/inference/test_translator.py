@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 from vaswani_plugin import Translator
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.texts import Hypothesis, TextTooLong
-from vaswani_plugin.text.sentences import join_sentences, split_sentences
+from vaswani_plugin.text.raw_text import join_sentences, split_sentences
 
 SHORT = ["The cat slept.", "Why?", "It rained near the sea!", 'He said: "We bought apples."']
 TEXTS = [*SENTENCES, "", "a bird", " \t", "The cat!", "Small clouds; the sea."]
@@ -229,20 +229,26 @@ def test_a_text_without_words_is_kept(translator, one_sentence):
         assert (one.source_tokens, one.tokens) == ((), ())
 
 
-@pytest.mark.parametrize("bad", [float("nan"), None, "a \ud800 bird"])
+@pytest.mark.parametrize("bad", [float("nan"), None])
 def test_what_is_no_text_is_named(translator, bad):
-    with pytest.raises(UserError, match=r"^text 2 (is (nan|None)|holds half)"):
+    with pytest.raises(UserError, match="^text 2 is (nan|None)"):
         translator.translate(["a bird", bad])
-    with pytest.raises(UserError, match=r"^(source|target) 1 (is|holds)"):
+    with pytest.raises(UserError, match="^(source|target) 1 is"):
         translator.score([("a bird", bad)])
-    with pytest.raises(UserError, match="^the text (is|holds)"):
+    with pytest.raises(UserError, match="^the text is"):
         translator.count_tokens(bad)
 
 
 def test_all_is_read_at_loading(folder, tmp_path, monkeypatch):
-    """Neither another working directory nor other files in the folder change a loaded model."""
+    """Neither another working directory nor other files in the folder change a loaded model.
+
+    The folder is one of links, as those of Hugging Face's cache.
+    """
+    (tmp_path.parent / "blobs").mkdir()
     for name in folder.iterdir():
-        (tmp_path / name.name).write_bytes(name.read_bytes())
+        blob = tmp_path.parent / "blobs" / name.name
+        blob.write_bytes(name.read_bytes())
+        (tmp_path / name.name).symlink_to(blob)
     monkeypatch.chdir(tmp_path.parent)
     loaded = Translator.from_pretrained(tmp_path.name)
     pair = "the old farmer slept", "the cat"

@@ -18,7 +18,7 @@ from vaswani_plugin.errors import (
     flush_stdout,
     name_stdout,
     one_line,
-    prepare_streams,
+    prepare_stdout,
     silence_stdout,
 )
 
@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
         (which argparse raises as SystemExit), 130 after Ctrl-C.
     """
     argv = sys.argv[1:] if argv is None else argv
-    prepare_streams()
+    prepare_stdout()
     if not argv:
         print(overview(), file=sys.stderr)
         return 2

@@ -19,7 +19,7 @@ from vaswani_plugin.search.other_models import TextModel
 from vaswani_plugin.search.search import Search
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.pipeline import Pipeline
-from vaswani_plugin.text.sentences import check_text
+from vaswani_plugin.text.raw_text import check_text
 from vaswani_plugin.text.settings import TextSettings
 
 UNKNOWN, LINE_END = "<unk>", "</s>"

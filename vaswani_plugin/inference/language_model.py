@@ -55,7 +55,7 @@ from vaswani_plugin.search.options import (
 )
 from vaswani_plugin.search.other_models import TextModel
 from vaswani_plugin.text.pipeline import Pipeline
-from vaswani_plugin.text.sentences import check_text
+from vaswani_plugin.text.raw_text import check_text
 from vaswani_plugin.text.settings import TextSettings
 
 BUFFER = 64

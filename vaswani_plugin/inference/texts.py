@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.pipeline import Pipeline
-from vaswani_plugin.text.sentences import check_text
+from vaswani_plugin.text.raw_text import check_text
 
 T = TypeVar("T")
 Tokens = Sequence[str]

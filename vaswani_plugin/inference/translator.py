@@ -33,7 +33,7 @@ from vaswani_plugin.inference.texts import (
 )
 from vaswani_plugin.search.options import PAPER_DECODING, Options, SearchOptions, require_choice
 from vaswani_plugin.text.pipeline import WORD_BORDERS, Pipeline, cut
-from vaswani_plugin.text.sentences import has_words, join_sentences, split_sentences
+from vaswani_plugin.text.raw_text import has_words, join_sentences, split_sentences
 from vaswani_plugin.text.settings import Settings
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from babel import Locale, UnknownLocaleError
 
-from vaswani_plugin.text.sentences import UNSPACED, has_words, split_sentences
+from vaswani_plugin.text.raw_text import UNSPACED, has_words, split_sentences
 
 LONGEST_NAME = 40
 """Most characters of a client's value that an error message repeats."""

@@ -3,7 +3,7 @@
 `clean` is for a published corpus: the rules on lengths are those of Moses' clean-corpus-n.perl, in
 words, and no line is rewritten. `prepare_pairs` is for a user's own text in any script: lengths are
 in characters or bytes, because many languages write no blanks between words, and invisible
-characters are removed (characters.py). For more rules there is OpusFilter.
+characters are removed (raw_text.py). For more rules there is OpusFilter.
 
 Two sentences are the same if they are equal in Unicode's form NFC, apart from spaces and case.
 """
@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.characters import remove_invisible
 from vaswani_plugin.text.lines import read_pairs, read_text
 from vaswani_plugin.text.outputs import write_atomically
+from vaswani_plugin.text.raw_text import remove_invisible
 
 MAX_WORD_CHARACTERS = 1000
 """As in clean-corpus-n.perl."""

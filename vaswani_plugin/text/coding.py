@@ -92,7 +92,7 @@ def make_coding(coding: str, codes: str | None) -> tuple[LineFunction, LineFunct
     """Returns the functions from a raw line to units joined by spaces, and back.
 
     Args:
-        coding: one of `settings.CODINGS`.
+        coding: one of `settings.Coding`.
         codes: file with the table of merges, for `bpe`.
 
     Raises:

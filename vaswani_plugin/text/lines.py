@@ -19,10 +19,6 @@ from typing import IO, Any
 
 from vaswani_plugin.errors import UserError
 
-GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
-BYTE_ORDER_MARK = "\ufeff"
-"""The byte order mark: some programs write it at the beginning of a file; it is no text."""
-
 
 @contextmanager
 def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
@@ -38,7 +34,7 @@ def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
         with gzip.open(path) as stream:
             try:
                 yield io.BufferedReader(stream, 1 << 18)
-            except GZIP_ERRORS as error:
+            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
                 raise UserError(f"{path}: broken .gz file ({error}): fetch it again") from error
     else:
         with open(path, "rb") as stream:
@@ -74,18 +70,18 @@ def decode_lines(
                     f"{name}:{number}: a carriage return inside the line: end lines by a line feed "
                     "(tr '\\r' '\\n'), or replace it by a blank (tr '\\r' ' ')"
                 )
-        yield line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+        yield line.removeprefix("\ufeff") if number == 1 else line
+
+
+def shown_name(path: str | Path) -> str:
+    """Returns a file's name for messages."""
+    return "standard input" if str(path) == "-" else str(path)
 
 
 def read_lines(path: str | Path, returns_inside: bool = False) -> Iterator[str]:
     """Yields the lines of a file; arguments and errors are those of `decode_lines`."""
     with open_binary(path) as stream:
         yield from decode_lines(stream, shown_name(path), returns_inside=returns_inside)
-
-
-def shown_name(path: str | Path) -> str:
-    """Returns a file's name for messages."""
-    return "standard input" if str(path) == "-" else str(path)
 
 
 def read_text(path: str | Path, returns_inside: bool = False) -> Iterator[str]:
@@ -100,23 +96,16 @@ def read_text(path: str | Path, returns_inside: bool = False) -> Iterator[str]:
 def read_pairs(
     source: str | Path, target: str | Path, *, returns_inside: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yields the pairs of lines of two files.
-
-    Raises:
-        UserError: the files differ in their number of lines, or both are empty.
-    """
+    """Yields the pairs of lines of two files, which must be of the same length, and not empty."""
     count = 0
-    missing: Any = object()
     sides = [read_lines(path, returns_inside) for path in (source, target)]
-    for left, right in zip_longest(*sides, fillvalue=missing):
-        if left is missing or right is missing:
-            short, long = (source, target) if left is missing else (target, source)
-            rest = 1 + sum(1 for _ in sides[0]) + sum(1 for _ in sides[1])
-            if count == 0:
-                raise UserError(f"{short}: the file is empty, {long} has {rest} lines")
+    for left, right in zip_longest(*sides):
+        if left is None or right is None:
+            lengths = [count + (line is not None) for line in (left, right)]
+            lengths = [n + sum(1 for _ in side) for n, side in zip(lengths, sides, strict=True)]
             raise UserError(
-                f"{source} and {target} differ in length: {short} has {count} lines, {long} has "
-                f"{count + rest}: they must correspond line by line"
+                f"{source} and {target} differ in length: {lengths[0]} and {lengths[1]} lines: "
+                "they must correspond line by line"
             )
         count += 1
         yield left, right
@@ -157,18 +146,8 @@ def join_words(text: str) -> str:
 
 
 def read_json(path: str | Path, remedy: str) -> Any:
-    """Reads a JSON file; errors tell the user this remedy.
-
-    Raises:
-        UserError: it is not JSON, nested too deeply, or holds a surrogate, which no text file can
-            hold; names the file.
-        OSError: it can't be read.
-    """
+    """Reads a JSON file; the error of one that is none tells the user this remedy."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        content = json.loads(text)
-        if "\\ud" in text.lower():
-            json.dumps(content, ensure_ascii=False).encode()
-        return content
-    except (ValueError, RecursionError) as error:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
         raise UserError(f"{path}: not JSON ({error}): {remedy}") from error

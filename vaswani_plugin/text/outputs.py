@@ -1,11 +1,10 @@
 """Writes files: each appears under its name when it is complete, or not at all.
 
-A device or a pipe is written to directly, not replaced (otherwise `/dev/null` would become a file).
-A link keeps its target. `.gz` is compressed, `-` is standard output.
+Pipes and devices, such as `/dev/null`, are written to directly, a link is replaced. `.gz` is
+compressed, `-` is standard output.
 """
 
 import gzip
-import io
 import json
 import os
 import shutil
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.lines import GZIP_ERRORS, open_binary
+from vaswani_plugin.text.lines import open_binary
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -29,11 +28,7 @@ DATA_FILES = ("dict*.txt", "[tv]*.bin", "[tv]*.idx", "codes", "preprocessing.jso
 def check_outputs(
     flag: str, outputs: Iterable[str | Path | None], inputs: Iterable[str | Path | None]
 ) -> None:
-    """Refuses folders, and outputs that would replace an input or one another; None is no file.
-
-    Raises:
-        UserError: an output is refused; names the file.
-    """
+    """Refuses folders, and outputs that would replace an input or one another; None is no file."""
     taken = {os.path.realpath(path) for path in inputs if path is not None}
     for path in filter(None, outputs):
         if os.path.isdir(path):
@@ -45,19 +40,43 @@ def check_outputs(
         taken.add(os.path.realpath(path))
 
 
-class NamedFile(io.FileIO):
-    """An unbuffered file for writing; its errors (a full disk) name a file that the user knows."""
+@contextmanager
+def _naming(name: str | Path) -> Iterator[None]:
+    """An error of writing, such as a full disk, names the file, as an error of opening does."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            raise OSError(error.errno, error.strerror, str(name)) from error
+        raise
 
-    def __init__(self, path: str | Path | int, mode: str, name: str) -> None:
-        super().__init__(path, mode)
-        self._shown = name
 
-    def write(self, data: Any) -> int:
-        """Same as `FileIO.write`."""
-        try:
-            return super().write(data) or 0
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, self._shown) from error
+@contextmanager
+def _packed(path: str | Path, file: IO[bytes]) -> Iterator[IO[bytes]]:
+    with file:
+        if str(path).endswith(".gz"):
+            # The header has no name and no time, so that equal content gives equal bytes.
+            with gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0) as packed:
+                yield packed
+        else:
+            yield file
+
+
+def _is_device(path: str | Path) -> bool:
+    """Whether a path is standard output, a pipe or a device, which nothing can replace."""
+    exists_as_other = os.path.exists(path) and not os.path.isfile(path)
+    return str(path) == "-" or str(path).startswith("/dev/") or exists_as_other
+
+
+@contextmanager
+def _open_device(path: str | Path) -> Iterator[IO[bytes]]:
+    if str(path) == "-":
+        with _naming("standard output"):
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+    else:
+        with _naming(path), open(path, "wb") as stream:
+            yield stream
 
 
 @contextmanager
@@ -67,18 +86,15 @@ def write_bytes_atomically(path: str | Path) -> Iterator[IO[bytes]]:
     Raises:
         OSError: the file can't be written; the error names `path`.
     """
-    if (device := _device(path)) is not None:
-        with io.BufferedWriter(device) as stream:
+    if _is_device(path):
+        with _open_device(path) as stream:
             yield stream
         return
-    target = Path(os.path.realpath(path))
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(target)) from error
-    try:
-        with _packed(NamedFile(handle, "wb", str(path)), str(path)) as stream:
+        with _naming(path), _packed(path, open(handle, "wb", 1 << 18)) as stream:
             yield stream
         os.umask(mask := os.umask(0))
         os.chmod(temporary, 0o666 & ~mask)
@@ -86,26 +102,6 @@ def write_bytes_atomically(path: str | Path) -> Iterator[IO[bytes]]:
     except BaseException:
         os.unlink(temporary)
         raise
-
-
-def _device(path: str | Path) -> NamedFile | None:
-    """Opens standard output, a device or a pipe; None for another file."""
-    if str(path) == "-":
-        sys.stdout.flush()
-        return NamedFile(os.dup(sys.stdout.fileno()), "wb", "standard output")
-    is_device = Path(path).exists() and not Path(path).is_file()
-    return NamedFile(str(path), "wb", str(path)) if is_device else None
-
-
-@contextmanager
-def _packed(file: NamedFile, name: str) -> Iterator[IO[bytes]]:
-    with io.BufferedWriter(file, 1 << 18) as stream:
-        if name.endswith(".gz"):
-            # The header has no name and no time, so that equal content gives equal bytes.
-            with gzip.GzipFile("", "wb", compresslevel=6, fileobj=stream, mtime=0) as packed:
-                yield packed
-        else:
-            yield stream
 
 
 @contextmanager
@@ -126,71 +122,53 @@ def write_json(path: str | Path, content: Any, indent: int | None = 2) -> None:
 def open_output(path: Path | None) -> Iterator[Callable[[list[str]], None]]:
     """Yields a function that writes lines at once, for results that take long to make.
 
-    A file is written as FILE.part (NAME.gz as NAME.part.gz) and renamed at the end; after an error
-    FILE.part is kept if it holds lines.
-
-    Args:
-        path: the file; None is standard output.
-
-    Raises:
-        OSError: the file can't be written; the message names it.
-        ValueError: the caller's error, to which the place of the results so far is added.
+    A file is written as FILE.part and renamed at the end; after an error FILE.part is kept if it
+    holds lines, and a `ValueError` tells so. None is standard output.
     """
-    if path is None:
-        yield lambda lines: _write_now(sys.stdout.buffer, lines, "standard output")
+
+    def writer(stream: IO[bytes]) -> Callable[[list[str]], None]:
+        def write(lines: list[str]) -> None:
+            stream.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
+            stream.flush()
+
+        return write
+
+    if path is None or _is_device(path):
+        with _open_device(path or "-") as stream:
+            yield writer(stream)
         return
-    file, partial = _device(path), None
-    if file is None:
-        path = Path(os.path.realpath(path))
-        name = f"{path.stem}.part.gz" if path.suffix == ".gz" else f"{path.name}.part"
-        partial = path.with_name(name)
-        file = NamedFile(str(partial), "wb", str(partial))
-    has_lines = False
+    partial = path.with_name(f"{path.name}.part")
+    file = open(partial, "wb")
+    length = 0
     try:
-        with _packed(file, str(partial)) as stream:
-
-            def write(lines: list[str]) -> None:
-                nonlocal has_lines
-                has_lines = has_lines or bool(lines)
-                _write_now(stream, lines, str(partial or path))
-
-            yield write
+        with _naming(partial), _packed(path, file) as stream:
+            try:
+                yield writer(stream)
+            finally:
+                length = stream.tell()
     except Exception as error:
-        if partial is not None and not has_lines:
+        if not length:
             partial.unlink()
-        elif partial is not None and isinstance(error, ValueError):
+        elif isinstance(error, ValueError):
             raise ValueError(f"{error}; the lines before it are in {partial}") from error
         raise
-    if partial is not None:
-        os.replace(partial, path)
-
-
-def _write_now(stream: IO[bytes], lines: list[str], name: str) -> None:
-    try:
-        stream.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
-        stream.flush()
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, name) from error
+    os.replace(partial, path)
 
 
 def line_progress(inputs: list[str], output: Path | None) -> "tqdm":
-    """Returns a progress bar over the lines of files.
+    """Returns a progress bar over the lines of files; with a total, unless one is a pipe.
 
-    It is shown on a terminal, unless the results go to the terminal too (`output` is None). If a
-    file is a pipe, which can't be read twice, or damaged, the bar has no total.
+    It is shown on a terminal, unless the results go to the terminal too (`output` is None).
     """
     from tqdm import tqdm
 
     is_shown = sys.stderr.isatty() and not (output is None and sys.stdout.isatty())
     total = None
-    if is_shown and all(path != "-" and Path(path).is_file() for path in inputs):
-        try:
-            total = 0
-            for path in inputs:
-                with open_binary(path) as stream:
-                    total += sum(1 for _ in stream)
-        except (UserError, *GZIP_ERRORS):  # its reader reports it, after the lines before it
-            total = None
+    if is_shown and all(Path(path).is_file() for path in inputs):
+        total = 0
+        for path in inputs:
+            with open_binary(path) as stream:
+                total += sum(1 for _ in stream)
     return tqdm(total=total, unit=" lines", disable=not is_shown)
 
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from vaswani_plugin.text.bpe import join_bpe, make_encoder
-from vaswani_plugin.text.characters import remove_invisible
 from vaswani_plugin.text.dictionary import plain_units
+from vaswani_plugin.text.raw_text import remove_invisible
 from vaswani_plugin.text.settings import (
     AnySettings,
     Settings,

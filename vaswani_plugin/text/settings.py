@@ -15,9 +15,10 @@ preprocessing.json is written last: a folder that has it is complete.
 """
 
 import json
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, get_args
+from types import NoneType
+from typing import Any, Literal, get_args
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, dictionary_name
@@ -37,13 +38,12 @@ OURS = "vaswani"
 ONNX_ENCODER = "encoder_model.onnx"
 """Replaces model.pt, with the graphs of the decoder, after `vaswani export --to onnx`."""
 SETTINGS = "preprocessing.json"
-TOKENIZERS = ("moses", "none")
 WORDS, SYMBOLS = "words", "symbols"
 """Names of a parser's two sides, in place of a translation's languages."""
-CODINGS = ("words", "bpe", "characters")
+Coding = Literal["words", "bpe", "characters"]
 """Of a language model's text; coding.py explains them."""
-TREE_CODINGS = ("bpe", "words")
-SUBWORDS = ("subword-nmt", "sentencepiece", "none")
+TreeCoding = Literal["bpe", "words"]
+Subwords = Literal["subword-nmt", "sentencepiece", "none"]
 
 
 class _Fields:
@@ -64,20 +64,6 @@ class _Fields:
         """Returns the text of preprocessing.json."""
         return json.dumps({"version": VERSION, **asdict(self)}, indent=2, ensure_ascii=False)
 
-    def _check_types(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            allowed = get_args(field.type) or (field.type,)
-            # bool is a subclass of int: `isinstance` would accept `beam=true`.
-            if type(value) not in allowed:
-                names = " or ".join("null" if t is type(None) else t.__name__ for t in allowed)
-                raise UserError(f"{field.name} is {value!r}: must be {names}")
-
-    def _at_least_1(self, *names: str) -> None:
-        for name in names:
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise UserError(f"{name} is {value}: must be at least 1")
-
 
 @dataclass(frozen=True)
 class Settings(_Fields):
@@ -89,9 +75,9 @@ class Settings(_Fields):
         lowercase: whether text is converted to lower case, as the first step.
         normalize_punctuation: whether Moses' rules normalize punctuation, as the second step.
         tokenizer: "moses" or "none".
+        subwords: "subword-nmt", "sentencepiece" or "none".
         aggressive_dash_splits: Moses' option -a ("well-known": "well @-@ known").
         escape: whether & | < > ' " [ ] become XML entities, as in Moses.
-        subwords: "subword-nmt", "sentencepiece" or "none".
         codes: file with the merges, or sentencepiece's model; None if subwords is "none".
         vocabulary: file with the source language's subwords and their counts; subword-nmt then
             writes only these subwords.
@@ -105,8 +91,8 @@ class Settings(_Fields):
     target_language: str
     lowercase: bool
     normalize_punctuation: bool
-    tokenizer: str
-    subwords: str
+    tokenizer: Literal["moses", "none"]
+    subwords: Subwords
     aggressive_dash_splits: bool = False
     escape: bool = True
     codes: str | None = None
@@ -114,19 +100,6 @@ class Settings(_Fields):
     vocabulary_threshold: int | None = None
     beam: int | None = None
     longest_trained: int | None = None
-
-    def __post_init__(self) -> None:
-        """Checks the values; raises UserError."""
-        self._check_types()
-        _one_of("tokenizer", self.tokenizer, TOKENIZERS)
-        _one_of("subwords", self.subwords, SUBWORDS)
-        if (self.codes is None) != (self.subwords == "none"):
-            raise UserError(f"subwords is {self.subwords}, codes {self.codes}: don't fit together")
-        if (self.vocabulary is None) != (self.vocabulary_threshold is None):
-            raise UserError("vocabulary and vocabulary_threshold: give both or neither")
-        if self.vocabulary is not None and self.subwords != "subword-nmt":
-            raise UserError(f"vocabulary goes with subword-nmt, not with {self.subwords}")
-        self._at_least_1("beam", "longest_trained")
 
     def dictionaries(self) -> dict[str, str]:
         """Names of the dictionaries' files, by side."""
@@ -147,19 +120,11 @@ class TextSettings(_Fields):
         beam: the beam with which the model was scored.
     """
 
-    coding: str
+    coding: Coding
     codes: str | None = None
     article_tokens: int | None = None
     summary_tokens: int | None = None
     beam: int | None = None
-
-    def __post_init__(self) -> None:
-        """Checks the values; raises UserError."""
-        self._check_types()
-        _check_coding(self.coding, self.codes, CODINGS)
-        if (self.article_tokens is None) != (self.summary_tokens is None):
-            raise UserError("article_tokens and summary_tokens: give both or neither")
-        self._at_least_1("article_tokens", "summary_tokens", "beam")
 
     def dictionaries(self) -> dict[str, str]:
         """Name of the dictionary's file."""
@@ -178,17 +143,11 @@ class TreeSettings(_Fields):
         beam: the beam with which the model was scored.
     """
 
-    coding: str
+    coding: TreeCoding
     keep_tags: bool
     label_closings: bool
     codes: str | None = None
     beam: int | None = None
-
-    def __post_init__(self) -> None:
-        """Checks the values; raises UserError."""
-        self._check_types()
-        _check_coding(self.coding, self.codes, TREE_CODINGS)
-        self._at_least_1("beam")
 
     def dictionaries(self) -> dict[str, str]:
         """Names of the dictionaries' files, by side."""
@@ -198,51 +157,17 @@ class TreeSettings(_Fields):
 AnySettings = Settings | TextSettings | TreeSettings
 
 
-def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise UserError(f"{name} is {value!r}: must be {', '.join(choices)}")
-
-
-def _check_coding(coding: str, codes: str | None, choices: tuple[str, ...]) -> None:
-    _one_of("coding", coding, choices)
-    if (codes is not None) != (coding == "bpe"):
-        raise UserError(f"coding is {coding}, codes {codes}: don't fit together")
-
-
-def refuse_links(folder: Path) -> None:
-    """Refuses a folder with symbolic links: a bundle may come from anyone.
-
-    A link would let it read, and `vaswani card` overwrite, files outside of the folder.
-
-    Raises:
-        UserError: names the first link.
-    """
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if path.is_symlink():
-            raise UserError(
-                f"{path} is a link, and a bundle holds its own files: copy it with `cp -rL`"
-            )
-
-
 def weights_path(folder: Path) -> Path:
-    """Returns the path of a bundle's weights: model.pt, else model.safetensors.
-
-    Raises:
-        UserError: the folder holds a link.
-    """
-    refuse_links(folder)
-    safetensors = folder / SAFETENSORS
-    return (
-        safetensors if safetensors.is_file() and not (folder / MODEL).is_file() else folder / MODEL
-    )
+    """Returns the path of a bundle's weights: model.pt, else model.safetensors."""
+    model, safetensors = folder / MODEL, folder / SAFETENSORS
+    return safetensors if safetensors.is_file() and not model.is_file() else model
 
 
 def read_settings(folder: Path) -> AnySettings:
     """Reads a bundle's preprocessing.json and checks that every file it needs exists.
 
     Raises:
-        UserError: the folder is not a bundle, is incomplete, of another version, or holds a link;
-            names the file.
+        UserError: the folder is not a bundle, is incomplete, or of another version; names the file.
     """
     path = folder / SETTINGS
     if not path.is_file():
@@ -250,14 +175,10 @@ def read_settings(folder: Path) -> AnySettings:
         if (folder / "model" / SETTINGS).is_file():  # a recipe's work folder
             remedy = f"give {folder / 'model'}, which is one"
         raise UserError(f"{path} does not exist: {folder} is not a bundle; {remedy}")
-    refuse_links(folder)
     settings = read_settings_file(path)
+    models = MODEL, SAFETENSORS, CTRANSLATE2_MODEL, ONNX_ENCODER
     for name in settings.files():
-        found = (folder / name).is_file()
-        if not found and name == MODEL:
-            others = (SAFETENSORS, CTRANSLATE2_MODEL, ONNX_ENCODER)
-            found = any((folder / other).is_file() for other in others)
-        if not found:
+        if not any((folder / file).is_file() for file in (models if name == MODEL else (name,))):
             raise UserError(f"{folder / name} does not exist: the bundle is incomplete")
     return settings
 
@@ -265,7 +186,7 @@ def read_settings(folder: Path) -> AnySettings:
 def read_settings_file(path: Path) -> AnySettings:
     """Reads a preprocessing.json and no other file; raises the errors of `read_settings`."""
     content = read_json(path, "make the bundle again")
-    version = content.pop("version", None) if isinstance(content, dict) else None
+    version = content.pop("version", None)
     if version != VERSION:
         raise UserError(
             f"{path}: its version is {version!r}, this program reads {VERSION}: make the bundle "
@@ -278,10 +199,9 @@ def read_settings_file(path: Path) -> AnySettings:
         settings = settings_from(content, kind)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-    optional = (getattr(settings, key, None) for key in ("codes", "vocabulary"))
-    for name in (*settings.files(), *(name for name in optional if name is not None)):
+    for name in settings.files():
         # A bundle may come from anyone: it must not name files outside its folder.
-        if name in ("", ".", "..") or name != Path(name).name or "\0" in name:
+        if name in (".", "..") or name != Path(name).name:
             raise UserError(f"{path}: names {name!r}, which is no file of the folder itself")
     return settings
 
@@ -290,12 +210,19 @@ def settings_from(content: dict[str, Any], kind: type[AnySettings] = Settings) -
     """Makes settings of a kind from field names and values.
 
     Raises:
-        UserError: a key is missing or unknown, or a value has the wrong type.
+        UserError: a key is missing or unknown, or a value can't be its field's.
     """
-    known = {field.name: field for field in fields(kind)}
-    if unknown := content.keys() - known.keys():
-        raise UserError(f"unknown key {min(unknown)}; known are {', '.join(known)}")
-    needed = {name for name, field in known.items() if field.default is MISSING}
-    if missing := needed - content.keys():
-        raise UserError(f"the key {min(missing)} is missing")
-    return kind(**content)
+    try:
+        settings = kind(**content)
+    except TypeError as error:  # it names the key
+        raise UserError(str(error)) from error
+    for field in fields(kind):
+        value, allowed = getattr(settings, field.name), get_args(field.type) or (field.type,)
+        # A text is no truth value: "flase" would count as true.
+        if value not in allowed and type(value) not in allowed:
+            names = {NoneType: "null", str: "a text", int: "a number", bool: "true or false"}
+            choices = " or ".join(names.get(choice, str(choice)) for choice in allowed)
+            raise UserError(f"{field.name} is {value!r}: must be {choices}")
+    if isinstance(settings, Settings) and (settings.codes is None) != (settings.subwords == "none"):
+        raise UserError(f"subwords is {settings.subwords}, codes {settings.codes}: don't fit")
+    return settings

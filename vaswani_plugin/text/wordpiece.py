@@ -2,7 +2,7 @@
 
 The input is raw text without tokenization. The output is pieces joined by single spaces; U+2581
 marks the first piece of a word. What is decoded is what was encoded, character by character, except
-that invisible characters without meaning are removed (characters.py) and blanks, tabs and line ends
+that invisible characters without meaning are removed (raw_text.py) and blanks, tabs and line ends
 become single blanks. Models that earlier versions learned (with sentencepiece's rule `nmt_nfkc`,
 which rewrites much more) keep their rule.
 
@@ -24,8 +24,8 @@ from pathlib import Path
 from sentencepiece import SentencePieceProcessor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.characters import remove_invisible
 from vaswani_plugin.text.lines import join_words
+from vaswani_plugin.text.raw_text import remove_invisible
 
 MARK = "\u2581"
 """Stands for the space before a word."""

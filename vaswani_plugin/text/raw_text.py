@@ -1,0 +1,113 @@
+"""Raw text before any tokenization: invisible characters that mean nothing, and its sentences.
+
+Moses' `remove-non-printing-char.perl` replaces every character of Unicode's class C by a blank. Of
+these, `remove_invisible` removes controls and what is neither seen nor changes what is seen: a byte
+order mark inside a text, zero-width spaces, soft hyphens, noncharacters. It keeps what a script
+needs: joiners (U+200C, U+200D) between letters of Persian, Hindi and others and in emoji, marks of
+direction in a line with letters from right to left, word breaks (U+200B) in Khmer, Thai, Lao and
+Burmese, and the visible signs of class Cf (Arabic number signs).
+"""
+
+import re
+from collections.abc import Iterable
+
+from vaswani_plugin.errors import UserError
+
+_NEVER = (
+    "\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"  # controls that are no white space
+    "\xad\u2060-\u2064\u206a-\u206f\ufeff\ufff9-\ufffb\U000e0001"
+    "\ufdd0-\ufdef\ufffe\uffff"  # noncharacters
+)
+_JOINERS, _BREAK = "\u200c\u200d", "\u200b"
+_DIRECTIONS = "\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069"
+_TAGS = "\U000e0020-\U000e007f"  # of flags such as that of Scotland
+_ARABIC_FORMS = "\ufb50-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc"
+_RIGHT_TO_LEFT = (
+    "\u0590-\u08ff\ufb1d-\ufb4f\U00010800-\U00010fff\U0001e800-\U0001efff" + _ARABIC_FORMS
+)
+# Arabic, Syriac, N'Ko, Mongolian, the scripts of India, Sinhala, Tibetan, Burmese, Khmer, Javanese.
+_JOINING = (
+    "\u0600-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u18af\u1a20-\u1cff\ua800-\uabff"
+    "\U00010a00-\U00011fff" + _ARABIC_FORMS
+)
+_EMOJI = "\u2190-\u2bff\ufe0f\u20e3\U0001f000-\U0001faff"
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19ff\uaa60-\uaa7f"
+
+_ANY = re.compile(f"[{_NEVER}{_JOINERS}{_BREAK}{_DIRECTIONS}{_TAGS}]").search
+MEANINGLESS = re.compile(
+    f"[{_NEVER}]"
+    f"|(?<![{_JOINING}{_EMOJI}{_JOINERS}])[{_JOINERS}]"
+    f"|(?<![{_UNSPACED}]){_BREAK}|{_BREAK}(?![{_UNSPACED}])"
+    f"|(?<![{_EMOJI}{_TAGS}])[{_TAGS}]"
+)
+_DIRECTION = re.compile(f"[{_DIRECTIONS}]")
+_LETTER_FROM_RIGHT = re.compile(f"[{_RIGHT_TO_LEFT}]").search
+
+
+def remove_invisible(line: str) -> str:
+    """Returns a line without the invisible characters that mean nothing in it."""
+    if line.isprintable() or not _ANY(line):
+        return line
+    if not _LETTER_FROM_RIGHT(line):
+        line = _DIRECTION.sub("", line)
+    # Again, because one character may have been kept only by the one before it.
+    while (shorter := MEANINGLESS.sub("", line)) != line:
+        line = shorter
+    return line
+
+
+_SIGN = re.compile(r"[^\w\s,;:()'\"&/%-]")
+"""A sign that may end a sentence."""
+_BLOCK = 5000
+"""Characters looked at together: sentencex takes the square of their number for some texts."""
+UNSPACED = frozenset(("ja", "km", "lo", "my", "th", "zh"))
+"""Languages that put no blank between sentences."""
+
+
+def check_text(text: object, name: str) -> str:
+    """The text, unless it is another object, such as the NaN of an empty cell of a table."""
+    if not isinstance(text, str):
+        raise UserError(f"{name} is {text!r:.40}, which is no text: leave it out, or give a string")
+    return text
+
+
+def has_words(text: str) -> bool:
+    """Whether a text has a letter or a digit; other texts are not translated but kept."""
+    return any(map(str.isalnum, text))
+
+
+def split_sentences(text: str, language: str) -> list[str]:
+    """Cut a text into its sentences, by sentencex, which knows about 300 languages.
+
+    Args:
+        text: without line breaks.
+        language: a code such as "en"; general rules are used where sentencex does not know it.
+
+    Returns:
+        The sentences, each with a word and with the blanks after it: together they are the text.
+    """
+    last_word = next((n for n in range(len(text) - 1, 0, -1) if text[n].isalnum()), 0)
+    if not _SIGN.search(text, 0, last_word):
+        return [text]
+    import sentencex  # only where it is needed: most lines are one sentence
+
+    plain = re.sub(r"\s", " ", text)  # sentencex 1.0 fails at blanks that take several bytes
+    found: list[str] = []
+    start = 0
+    while start < len(text):
+        parts = sentencex.segment(language, plain[start : start + _BLOCK])
+        if start + _BLOCK < len(text) and len(parts) > 1:
+            parts.pop()  # it may go on in the next block
+        for part in parts:
+            sentence = text[start : start + len(part)]
+            start += len(part)
+            if found and not (has_words(sentence) and has_words(found[-1])):
+                found[-1] += sentence
+            else:
+                found.append(sentence)
+    return found
+
+
+def join_sentences(sentences: Iterable[str], language: str) -> str:
+    """Join translated sentences as their language does."""
+    return ("" if language in UNSPACED else " ").join(filter(None, sentences))
