@@ -17,7 +17,7 @@ HEAD = """# What the plugin changes in fairseq
 
 Made by `docs/fairseq_patches_table.py` from the docstrings in `vaswani_plugin/fairseq_plugin/patches/`: change them there.
 
-Each row is a defect of fairseq, as seen by its users, and the function that patches it while the plugin is loaded; fairseq's files stay as they are. All were seen in fairseq-fixed 0.12.3.1, the version that the lock names; with another version the log says so. Services of training (resuming, preemption, skipped updates) are no patches: `vaswani_plugin/fairseq_plugin/training/trainer.py` is a subclass of fairseq's `Trainer`.
+Each row is a defect of fairseq, as seen by its users, and the function that patches it while the plugin is loaded; fairseq's files stay as they are. All were seen in fairseq-fixed 0.12.3.1, the version that the lock names; with another version the log says so. Services of training (resuming, preemption, skipped updates) are no patches: `vaswani_plugin/fairseq_plugin/trainer.py` is a subclass of fairseq's `Trainer`.
 
 | symptom | upstream | patch |
 |---|---|---|

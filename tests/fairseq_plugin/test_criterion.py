@@ -4,10 +4,8 @@ import pytest
 import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.logging import metrics
-from foreign_models import make_lstm
 from model_factory import make_model, make_stock_twin, random_batch
 
-from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
 
 LENGTHS = [(9, 7), (4, 11), (12, 2)]
@@ -78,15 +76,6 @@ def test_on_a_stock_model_it_is_fairseqs_criterion(task, model, sample):
     mine, stocks = gradients(ours(task), stock, sample), gradients(theirs(task), stock, sample)
     for name, gradient in stocks.items():
         torch.testing.assert_close(mine[name], gradient, atol=1e-5, rtol=1e-4, msg=name)
-
-
-def test_an_adaptive_softmax_is_refused(task, sample):
-    """fairseq returns features in the place of logits then."""
-    model = make_lstm(task, decoder_attention="1", adaptive_softmax_cutoff="8,16")
-    order = sample["net_input"]["src_lengths"].argsort(descending=True)  # as an LSTM wants it
-    net_input = {name: x[order] for name, x in sample["net_input"].items()}
-    with pytest.raises(UserError, match="adaptive softmax: give --criterion adaptive_loss"):
-        ours(task)(model, dict(sample, net_input=net_input))
 
 
 @pytest.mark.parametrize("unfused", [False, True])

@@ -1,7 +1,4 @@
-"""fairseq's commands train with our trainer; what it can't do is said before it begins.
-
-Also what its log says of the paper's values.
-"""
+"""fairseq's commands train with our trainer, whose log says what it has of the paper's values."""
 
 import sys
 import types
@@ -10,9 +7,9 @@ import pytest
 from fairseq_flags import training_config
 
 import vaswani_plugin
+from vaswani_plugin.fairseq_plugin import trainer
 from vaswani_plugin.fairseq_plugin.defaults import report
-from vaswani_plugin.fairseq_plugin.training import trainer
-from vaswani_plugin.fairseq_plugin.training.trainer import VaswaniTrainer, refuse_what_cannot_train
+from vaswani_plugin.fairseq_plugin.trainer import VaswaniTrainer
 
 vaswani_plugin.register()
 
@@ -23,14 +20,6 @@ def test_a_command_that_was_imported_before_uses_it(monkeypatch, name):
     monkeypatch.setitem(sys.modules, name, command)
     trainer.install()
     assert command.Trainer is VaswaniTrainer
-
-
-def test_a_rate_without_effect_is_named(caplog):
-    flags = ("--arch", "vaswani_debug", "--lr", "0.1")
-    refuse_what_cannot_train(training_config(*flags, "--lr-scheduler", "fixed"))
-    assert "no effect" not in caplog.text
-    refuse_what_cannot_train(training_config(*flags))
-    assert "--lr 0.1 has no effect" in caplog.text
 
 
 def test_every_worker_takes_the_choice_of_the_first(monkeypatch, tmp_path):
@@ -51,20 +40,6 @@ def test_every_worker_takes_the_choice_of_the_first(monkeypatch, tmp_path):
     assert VaswaniTrainer._choose(second, last) == tmp_path / "checkpoint1.pt"
 
 
-@pytest.mark.parametrize(
-    ("flags", "is_ours"),
-    [((), True), (("--use-bmuf",), False), (("--ddp-backend", "slowmo"), False)],
-)
-def test_workers_that_share_no_gradients_leave_nan_to_fairseq(monkeypatch, flags, is_ours):
-    """One that skips an update alone would wait for the others for ever."""
-    own = object.__new__(VaswaniTrainer)
-    own.cfg = training_config("--arch", "vaswani_debug", "--cpu", *flags)
-    own.cuda = own.tpu = False
-    own._optimizer = types.SimpleNamespace(clip_grad_norm=lambda *_, **__: "ours")
-    monkeypatch.setattr(VaswaniTrainer.__base__, "clip_grad_norm", lambda *_: "")
-    assert own.clip_grad_norm(1.0) == ("ours" if is_ours else "")
-
-
 def test_the_report_of_a_training():
     flags = ("--arch", "vaswani_base", "--max-tokens", "4000", "--adam-eps", "1e-8")
     flags += ("--distributed-world-size", "2", "--update-freq", "3")
@@ -72,6 +47,7 @@ def test_the_report_of_a_training():
     assert line.startswith("paper defaults in force: optimizer=vaswani_adam, ")
     assert "max-tokens 4000 x 2 device(s) x update-freq 3 = 24000 padded tokens at most, " in line
     assert line.endswith("changed: optimizer.adam_eps=1e-08")
+    assert "--lr has no effect" in report(training_config(*flags, "--lr", "0.1"))
     flags = ("--arch", "vaswani_seq2seq_lstm_tiny", "--batch-size", "8")
     line = report(training_config(*flags))
     assert "criterion.label_smoothing=0.0, optimization.clip_norm=5.0" in line

@@ -14,8 +14,7 @@ from fairseq.file_io import PathManager
 
 from tests.support.forks import assert_same_weights, updates_in
 from vaswani_plugin.errors import CheckpointError
-from vaswani_plugin.fairseq_plugin.patches import checkpoints
-from vaswani_plugin.fairseq_plugin.training.checkpoints import choose
+from vaswani_plugin.fairseq_plugin.save_folder import choose
 
 TICK = 0.02
 """Seconds after which a file's time differs."""
@@ -156,7 +155,7 @@ def folder(tmp_path):
 
 
 def chosen(folder):
-    return choose(folder / "checkpoint_last.pt", "").name
+    return choose(folder / "checkpoint_last.pt").name
 
 
 def test_the_last_one_is_the_choice_then_the_good_one_of_the_most_updates(folder):
@@ -199,23 +198,6 @@ def test_a_file_that_does_not_exist_is_no_start(undisturbed, start, tmp_path, fl
         assert start(tmp_path / "run", flag, last).wait() == 1
 
 
-def test_a_training_that_was_stopped_early_ends_at_once(start, tmp_path):
-    """The count of --patience is saved: fairseq's begins anew, and the training goes on."""
-    flags = ("--lr-factor", "100", "--patience", "2", "--max-update", "0", "--no-epoch-checkpoints")
-    straight = start(tmp_path / "straight", *flags)
-    assert straight.wait() == 0 and "early stop since valid" in straight.output()
-    last = tmp_path / "straight" / "checkpoint_last.pt"
-    updates = updates_in(last)
-    again = start(tmp_path / "straight", *flags)
-    assert again.wait() == 0
-    assert "the training was complete: 2 validations without a better one" in again.output()
-    assert updates_in(last) == updates
-    # and one that is interrupted before goes on counting
-    assert start(tmp_path / "run", *flags, fault=killed_in_save(3)).wait() == -signal.SIGKILL
-    assert start(tmp_path / "run", *flags).wait() == 0
-    assert_same_weights(tmp_path / "run" / "checkpoint_last.pt", last)
-
-
 def full_at(save, room):
     """A fault: in the `save`-th save the file may not grow beyond `room` bytes."""
 
@@ -233,7 +215,6 @@ def full_at(save, room):
                 resource.setrlimit(resource.RLIMIT_FSIZE, limits)  # the log is a file as well
 
         checkpoint_utils.torch_persistent_save = torch_persistent_save
-        checkpoints.SAVE_PAUSE = 0.01
 
     return fault
 
@@ -246,26 +227,9 @@ def test_a_full_disk_ends_the_training_and_harms_nothing(start, undisturbed, tmp
     assert error.startswith(f"error: the checkpoint of update 7 can't be saved to {folder} (")
     assert "Traceback" not in full.output()
     names = sorted(path.name for path in folder.glob("check*"))
+    names.remove("checkpoint1.pt.tmp")  # the next start removes it
     assert names == ["checkpoint_1_4.pt", "checkpoint_best.pt", "checkpoint_last.pt"]
     assert updates_in(folder / "checkpoint_last.pt") == 4
     on = start(folder)
     assert on.wait() == 0, on.output()
     assert_same_weights(folder / "checkpoint_last.pt", undisturbed / "checkpoint_last.pt")
-
-
-def test_a_save_that_works_at_the_second_try_is_whole(tmp_path, monkeypatch):
-    save, tries = torch.save, []
-
-    def fail_once(state, file):
-        tries.append(file)
-        if len(tries) == 1:
-            file.write(b"half a checkpoint")
-            raise OSError("the disk was away for a second")
-        save(state, file)
-
-    monkeypatch.setattr(checkpoints, "SAVE_PAUSE", 0)
-    monkeypatch.setattr(torch, "save", fail_once)
-    checkpoint_utils.torch_persistent_save({"a": 1}, str(tmp_path / "saved.pt"))
-    assert len(tries) == 2
-    assert torch.load(tmp_path / "saved.pt") == {"a": 1}
-    assert (tmp_path / "saved.pt").read_bytes().startswith(b"PK")

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from tests.support.forks import updates_in
-from vaswani_plugin.fairseq_plugin.adam import VaswaniAdam
 from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
-from vaswani_plugin.fairseq_plugin.training.trainer import VaswaniTrainer, first_nonfinite
+from vaswani_plugin.fairseq_plugin.optimizer import VaswaniAdam
+from vaswani_plugin.fairseq_plugin.trainer import VaswaniTrainer, first_nonfinite
 
 PARAMETER = "encoder.layers.0.feed_forward.w_1.weight"
 

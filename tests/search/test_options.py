@@ -127,12 +127,6 @@ def test_constraints_that_leave_no_output(task, model, given, more):
         generator.generate([model], make_sample([[5], [6, 7]]))
 
 
-def test_constraints_in_python_are_fairseqs_alone(task, model):
-    with pytest.raises(ValueError, match="our search has none; take fairseq's own generator"):
-        generator = make_generator(task, [model])
-        generator.generate([model], make_sample([[5]]), constraints=torch.tensor([[5]]))
-
-
 def test_ensemble_with_different_dictionaries(task, model):
     other = make_dictionary(SYMBOLS, prefix="other")
     foreign = make_peaked_model(SYMBOLS)

@@ -278,8 +278,7 @@ def install_plugin(command: str) -> None:
     """In a fork: what importing the plugin does in a process of this name, and nowhere else."""
     import torch
 
-    from vaswani_plugin.fairseq_plugin import patches
-    from vaswani_plugin.fairseq_plugin.training import trainer
+    from vaswani_plugin.fairseq_plugin import patches, trainer
 
     torch.set_num_threads(1)
     sys.argv[0] = str(Path("fairseq_cli") / command.rpartition(".")[2])

@@ -23,8 +23,8 @@ from fairseq_flags import training_config
 from omegaconf import DictConfig, open_dict
 
 from tests.support import commands
+from vaswani_plugin.fairseq_plugin import preemption
 from vaswani_plugin.fairseq_plugin.patches.precision import MASTERS
-from vaswani_plugin.fairseq_plugin.training import preemption
 
 DEBUG = (
     *("--task", "vaswani_translation", "--arch", "vaswani_debug", "--max-tokens", "100"),

@@ -23,8 +23,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from tree_models import make_dictionaries
 
-from vaswani_plugin.fairseq_plugin.adam import VaswaniAdam, VaswaniAdamConfig
 from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
+from vaswani_plugin.fairseq_plugin.optimizer import VaswaniAdam, VaswaniAdamConfig
 from vaswani_plugin.model.architectures import FAMILIES, Architecture, Family
 
 META = torch.device("meta")

@@ -6,7 +6,7 @@ from model_factory import make_model
 from omegaconf import OmegaConf
 
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
-from vaswani_plugin.fairseq_plugin.tasks.parsing import VaswaniParsingConfig, VaswaniParsingTask
+from vaswani_plugin.fairseq_plugin.tasks.translation import VaswaniParsingConfig, VaswaniParsingTask
 
 LABELS = ("TOP", "NP", "VP")
 TAGS = ("DT", "NN")

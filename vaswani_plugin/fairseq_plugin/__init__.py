@@ -8,10 +8,9 @@ from vaswani_plugin.fairseq_plugin import defaults, patches
 
 patches.apply()
 
-from vaswani_plugin.fairseq_plugin import adam, criterion, schedule
+from vaswani_plugin.fairseq_plugin import criterion, optimizer, trainer
 from vaswani_plugin.fairseq_plugin.models import language_models, recurrent, transformer
-from vaswani_plugin.fairseq_plugin.tasks import language_modeling, parsing, translation
-from vaswani_plugin.fairseq_plugin.training import trainer
+from vaswani_plugin.fairseq_plugin.tasks import language_modeling, translation
 
 defaults.install()
 trainer.install()

@@ -27,13 +27,9 @@ OF_A_TEXT = {
 def fairseq_dataclass(
     name: str, kind: type[Checkpointed], without: tuple[str, ...] = (), **of_task: Any
 ) -> type[FairseqDataclass]:
-    """Derive fairseq's dataclass of a configuration.
+    """Derive fairseq's dataclass of a configuration, `without` some fields.
 
-    Args:
-        name: of the new class, under which this file has it.
-        kind: the configuration.
-        without: fields that are left out.
-        of_task: types of further fields that the task has, by name.
+    `of_task` has the types of further fields, whose values are the task's.
     """
     hints, made = get_type_hints(kind), []
     for each in fields(kind):
@@ -75,13 +71,9 @@ AttentionLSTMConfig = fairseq_dataclass(
 
 
 def configuration_of(cfg: Any, kind: type[Kind], **more: Any) -> Kind:
-    """Read our configuration from fairseq's.
+    """Read our configuration from fairseq's, which the command line or a checkpoint gives.
 
-    Args:
-        cfg: as the command line or a checkpoint gives it, or the dataclass itself. Missing fields,
-            such as fields newer than the checkpoint, get their defaults.
-        kind: of the configuration.
-        more: values that fairseq's has under no such name.
+    Missing fields, such as fields newer than the checkpoint, get their defaults.
     """
     given = {}
     for each in fields(kind):

@@ -35,6 +35,9 @@ VALUES_OF_MODELS: dict[str, dict[str, Any]] = {
 }
 """Values that differ in a model, whose name the names of its rows begin with."""
 
+FAIRSEQS_RATE = [0.25]
+"""fairseq's default of --lr."""
+
 PAPER_BATCH = 8 * 4096
 """Padded tokens of an update in the authors' code; in the paper about 25,000 real ones a side."""
 
@@ -44,9 +47,7 @@ LANGUAGE_MODEL_TASK = "vaswani_language_modeling"
 def values_of(task: str, model: str) -> dict[str, Any]:
     """Return the defaults of a run, by the keys of fairseq's configuration.
 
-    Args:
-        task: the task's registered name.
-        model: the model's registered name, or that of one of its rows.
+    `task` is its registered name, `model` that of the model or of one of its rows.
     """
     values = dict(PAPER_VALUES)
     if task == LANGUAGE_MODEL_TASK:
@@ -84,11 +85,7 @@ def task_of(arch: str) -> str | None:
 
 
 def report(cfg: DictConfig) -> str:
-    """Report in one line which of the paper's defaults are in force and which were changed.
-
-    Args:
-        cfg: fairseq's whole configuration.
-    """
+    """Report in one line which of the paper's defaults are in force and which were changed."""
     kept, changed = [], []
     for key, value in values_of(*names_of(cfg)).items():
         actual = OmegaConf.select(cfg, key)
@@ -108,4 +105,6 @@ def report(cfg: DictConfig) -> str:
         )
     if changed:
         parts.append(f"changed: {', '.join(changed)}")
+    if OmegaConf.select(cfg, "optimization.lr") != FAIRSEQS_RATE:
+        parts.append("--lr has no effect: Eq. 3 gives the rate, and --lr-factor scales it")
     return "; ".join(parts)

@@ -14,7 +14,6 @@ import torch
 from fairseq import utils
 from torch import Tensor
 
-from vaswani_plugin.errors import UserError
 from vaswani_plugin.model.build import packing
 from vaswani_plugin.search.beam_search import Constraint, Step
 from vaswani_plugin.search.models import Beams, Dictionary, RowBeams, Sources, Start
@@ -23,19 +22,7 @@ from vaswani_plugin.search.search import Search
 
 
 class BeamSearchGenerator(Search):
-    """The sequence generator of `fairseq-generate` and `fairseq-interactive`.
-
-    Args:
-        models: an ensemble of encoder-decoders over the same dictionaries.
-        dictionary: of the target.
-        options: see `SearchOptions`.
-        symbols_to_strip_from_output: numbers of tokens that fairseq shouldn't print.
-        prefix_allowed_tokens_fn: (sentence, tokens so far) -> tokens that may come next.
-        more: see `Search`.
-
-    Raises:
-        UserError: see `Search`.
-    """
+    """The sequence generator of `fairseq-generate` and `fairseq-interactive`, for an ensemble."""
 
     def __init__(
         self,
@@ -62,24 +49,11 @@ class BeamSearchGenerator(Search):
         constraints: None = None,
         bos_token: int | None = None,
     ) -> list[list[dict[str, Any]]]:
-        """Translate a batch.
+        """Translate a batch by the constructor's models, as fairseq's generator does.
 
-        Args:
-            models: unused; the constructor's models translate.
-            sample: fairseq's batch; its `net_input` has `src_tokens` (B, S).
-            prefix_tokens: tokens that each output must begin with, (B, P), padded on the right.
-            constraints: must be None; only fairseq's own generator supports them.
-            bos_token: number of the token before the first one; default: end of sentence.
-
-        Returns:
-            The hypotheses of each sentence as fairseq's dictionaries; their keys are the fields of
-            `search.finished.Found`.
-
-        Raises:
-            UserError: see `Search.run`.
+        `prefix_tokens` (B, P), padded on the right, is what each output begins with. The keys of a
+        hypothesis are the fields of `search.finished.Found`.
         """
-        if constraints is not None:
-            raise UserError("constraints: our search has none; take fairseq's own generator")
         inputs = dict(sample["net_input"])
         inputs.pop("prev_output_tokens", None)
         sources = inputs.pop("src_tokens")
@@ -97,11 +71,10 @@ def allow_only(choose: Callable[[int, Tensor], list[int]]) -> Constraint:
     """Make a constraint from fairseq's `prefix_allowed_tokens_fn`: (sentence, tokens) -> list."""
 
     def constrain(log_probabilities: Tensor, step: Step) -> None:
-        history = step.history
         banned = torch.ones_like(log_probabilities, dtype=torch.bool)
         for place, sentence in enumerate(step.sentences.tolist()):
             for beam in range(log_probabilities.size(1)):
-                banned[place, beam, choose(sentence, history[place, beam])] = False
+                banned[place, beam, choose(sentence, step.history[place, beam])] = False
         log_probabilities.masked_fill_(banned, -torch.inf)
 
     return constrain
@@ -136,12 +109,7 @@ class FairseqModel:
 
 
 class ForeignBeams(RowBeams):
-    """`Beams` for any encoder-decoder of fairseq, with its decoder's own `forward`.
-
-    Args:
-        model: a model with an `encoder` and a `decoder`.
-        encoder_out: fairseq's encoder output, one row per sentence.
-    """
+    """`Beams` for any encoder-decoder of fairseq, with its decoder's own `forward`."""
 
     normalized = True
 
@@ -185,11 +153,10 @@ class ForeignBeams(RowBeams):
 
 
 def attention_of(extra: object) -> Tensor | None:
-    """Return the attention (R, T, S) of a decoder of fairseq, or None.
+    """The attention (R, T, S) in the second result of a decoder of fairseq, or None.
 
-    Args:
-        extra: the decoder's second result. A Transformer's is a dictionary with a list under
-            "attn"; a convolutional or recurrent model's is the tensor itself.
+    A Transformer's is a dictionary with a list under "attn"; a convolutional or recurrent model's
+    is the tensor itself.
     """
     if isinstance(extra, dict):
         extra = extra.get("attn")

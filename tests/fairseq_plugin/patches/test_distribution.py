@@ -3,9 +3,7 @@
 Our own models, tasks and launchers are in tests/distributed.
 """
 
-import argparse
 import contextlib
-import pickle
 import random
 import socket
 
@@ -14,7 +12,6 @@ import torch
 from fairseq.distributed import utils as distributed_utils
 from fairseq_flags import training_config
 from omegaconf import DictConfig
-from torch.multiprocessing import ProcessRaisedException
 
 import vaswani_plugin
 from tests.conftest import STOCK_TINY
@@ -23,7 +20,6 @@ from vaswani_plugin.fairseq_plugin.patches import distribution
 vaswani_plugin.register()
 
 HOST = {"distributed_init_method": "tcp://host:1"}
-ERROR = f"{distribution.__name__}.{distribution.WorkersError.__name__}"
 needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="mends machines without GPUs")
 
 
@@ -33,29 +29,7 @@ def test_a_workers_complaint_reaches_the_user(toy_data_bin, run_fairseq, tmp_pat
         "train", toy_data_bin, *STOCK_TINY, "--distributed-world-size", 2, "--save-dir", tmp_path
     )
     assert run.returncode == 1
-    assert run.stderr.splitlines()[-1].startswith(f"error: checkpoint {tmp_path}")
-    assert "Traceback" not in run.stderr
-
-
-@needs_no_gpu
-def test_the_complaint_is_told_not_the_connection_that_it_broke(monkeypatch, tmp_path):
-    texts = ["RuntimeError: Connection closed by peer", None, f"{ERROR}: data: no file\n"]
-    files = [tmp_path / str(number) for number in range(len(texts))]
-    for file, text in zip(files, texts, strict=True):
-        if text is not None:
-            file.write_bytes(pickle.dumps(text))
-
-    def join():
-        raise ProcessRaisedException(texts[0], 0, 1)
-
-    workers = argparse.Namespace(join=join, error_files=files)
-    monkeypatch.setattr(torch.multiprocessing, "spawn", lambda *args, **options: workers)
-    cfg = settings(distributed_world_size=3, **HOST)
-    with pytest.raises(distribution.WorkersError, match="^data: no file$"):
-        distributed_utils.call_main(cfg, print)
-    files[2].unlink()
-    with pytest.raises(ProcessRaisedException, match="Connection closed"):
-        distributed_utils.call_main(cfg, print)
+    assert f"\nerror: checkpoint {tmp_path}" in f"\n{run.stderr}"
 
 
 @needs_no_gpu
@@ -65,7 +39,6 @@ def test_two_trainings_at_once_meet_at_ports_of_their_own(monkeypatch):
 
     def spawn(function, args, **options):
         addresses.append(args[1].distributed_training.distributed_init_method)
-        return argparse.Namespace(join=lambda: True)
 
     monkeypatch.setattr(torch.multiprocessing, "spawn", spawn)
     with contextlib.ExitStack() as listening:
@@ -112,12 +85,11 @@ def test_who_starts_which_workers(monkeypatch, world, more, ranks):
         monkeypatch.delenv(name, raising=False)
     started = []
 
-    def spawn(function, args, nprocs, join):
+    def spawn(function, args, nprocs):
         _, cfg, kwargs = args
         assert cfg.distributed_training.distributed_backend == "gloo"
         assert cfg.distributed_training.distributed_init_method.startswith("tcp://")
         started.extend(kwargs["start_rank"] + number for number in range(nprocs))
-        return argparse.Namespace(join=lambda: True)
 
     monkeypatch.setattr(torch.multiprocessing, "spawn", spawn)
     monkeypatch.setattr(distributed_utils, "distributed_main", lambda *args: started.append("here"))

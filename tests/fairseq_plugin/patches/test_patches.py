@@ -12,9 +12,8 @@ from fairseq.data import data_utils, token_block_dataset
 from fairseq.models import distributed_fairseq_model
 
 import vaswani_plugin
-from vaswani_plugin.fairseq_plugin import patches
+from vaswani_plugin.fairseq_plugin import patches, trainer
 from vaswani_plugin.fairseq_plugin.patches._patching import patch
-from vaswani_plugin.fairseq_plugin.training import trainer
 
 vaswani_plugin.register()
 

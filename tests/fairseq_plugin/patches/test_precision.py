@@ -8,7 +8,7 @@ from fairseq.optim.fp16_optimizer import FP16Optimizer
 from fairseq_flags import training_config
 
 import vaswani_plugin
-from vaswani_plugin.fairseq_plugin.adam import VaswaniAdam
+from vaswani_plugin.fairseq_plugin.optimizer import VaswaniAdam
 from vaswani_plugin.fairseq_plugin.patches import precision
 
 vaswani_plugin.register()
@@ -31,12 +31,6 @@ def test_a_gradient_is_unscaled_once(scale):
     state = amp.optimizer.state[weight]
     torch.testing.assert_close(state["exp_avg"], torch.full((3,), 0.2))
     torch.testing.assert_close(state["exp_avg_sq"], torch.full((3,), 0.08))
-
-
-def test_a_cpu_has_no_scale_even_where_there_is_a_gpu(monkeypatch):
-    monkeypatch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
-    weight = torch.nn.Parameter(torch.ones(3))
-    assert not optimizer(weight, "--cpu").scaler.is_enabled()
 
 
 def wrap(parameter: torch.nn.Parameter, flatten: bool, monkeypatch) -> FP16Optimizer:

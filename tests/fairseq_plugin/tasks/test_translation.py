@@ -21,7 +21,6 @@ from tree_models import make_dictionaries, make_parser, make_parsing_task
 from tests.support.forks import train
 from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
-from vaswani_plugin.fairseq_plugin.tasks._common import TextDictionary
 from vaswani_plugin.fairseq_plugin.tasks.translation import (
     VaswaniTranslationConfig,
     VaswaniTranslationTask,
@@ -188,16 +187,6 @@ def test_the_next_word_through_fairseqs_parser(tmp_path):
 
 
 # What all tasks share.
-
-
-@pytest.mark.parametrize("rows", [1, 2])
-def test_a_sentence_is_the_string_it_was(toy_data_bin, rows):
-    dictionary = VaswaniTranslationTask.load_dictionary(str(toy_data_bin / "dict.src.txt"))
-    assert type(dictionary) is TextDictionary
-    tokens = torch.tensor([0, 4, 5, 3, 6, 1, 2] * rows).view(rows, -1).squeeze(0)
-    for options in ({}, {"bpe_symbol": "@@ ", "escape_unk": True}, {"include_eos": True}):
-        own = Dictionary.string(dictionary, tokens, **options)
-        assert dictionary.string(tokens, **options) == own and own
 
 
 def task_of(dictionary: Dictionary) -> VaswaniTranslationTask:

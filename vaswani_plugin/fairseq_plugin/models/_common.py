@@ -5,7 +5,6 @@ Axes: B batch, T tokens, D d_model, V vocabulary.
 
 import argparse
 from collections.abc import Iterable
-from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -29,18 +28,12 @@ IncrementalState = dict[str, dict[str, Tensor]]
 """The cache of `modules.transformer` under fairseq's name."""
 EncoderOut = dict[str, list[Tensor]]
 """The output of an encoder, by name."""
-BATCH_SECOND = ("encoder_out", "encoder_states", "state")
+BATCH_SECOND = ("encoder_out", "state")
 """Entries of an encoder's output whose batch is the second axis."""
 
 
 class SourceEncoder(FairseqEncoder):
-    """Base class that adds fairseq's interface to an encoder of `modules`, before it in the bases.
-
-    Its output is a dictionary of lists of tensors; `build_model` sets the attributes.
-
-    Attributes:
-        max_source_positions: longest source in tokens, the end-of-sentence token included.
-    """
+    """fairseq's interface for an encoder of `modules`, which comes before it in the bases."""
 
     max_source_positions: int
 
@@ -60,21 +53,12 @@ class SourceEncoder(FairseqEncoder):
 
 
 class CausalDecoder(FairseqIncrementalDecoder):
-    """Base class that adds fairseq's interface to a decoder of `modules`.
-
-    It comes after that decoder in the list of bases; `build_model` sets the attributes.
-
-    Attributes:
-        max_target_positions: longest sequence in tokens, the end-of-sentence token included.
-        trains_right_padded: whether training batches are padded on the right only.
-        weights_are_final: whether the weights no longer change.
-        batch_axis: of the tensors in a cache.
-    """
+    """fairseq's interface for a decoder of `modules`, which comes before it in the bases."""
 
     max_target_positions: int
-    trains_right_padded: bool = False
+    trains_right_padded: bool = False  # whether training batches are padded on the right only
     weights_are_final: bool = False
-    batch_axis: int = 0
+    batch_axis: int = 0  # of the tensors in a cache
 
     def __init__(self) -> None:
         super().__init__(dictionary=None)
@@ -117,14 +101,10 @@ class ProjectedLoss:
     """Lets a criterion project the features; comes before fairseq's class in a model's bases."""
 
     projected_loss = staticmethod(projected_loss)
-    """Projects features and computes their loss, for a criterion."""
 
     @property
     def projection_weight(self) -> Tensor:
-        """The rows of the pre-softmax projection (V, D), for a loss that projects itself.
-
-        A decoder without `projection` projects by the matrix that embeds.
-        """
+        """The rows of the pre-softmax projection (V, D), or of the matrix that embeds."""
         return getattr(self.decoder, "projection", self.decoder.embedding).weight
 
 
@@ -142,17 +122,9 @@ def _call(layer: nn.Module, *arguments: Any) -> Any:
     return layer(*arguments)
 
 
-def register_rows(model_name: str, config: type, rows: Iterable[Architecture]) -> None:
-    """Make each row an `--arch`; fairseq registers the row with the model's own name itself.
-
-    Args:
-        model_name: the model's name in fairseq.
-        config: the model's dataclass.
-        rows: the architectures.
-    """
-    known = {f.name for f in fields(config)}
+def register_rows(model_name: str, rows: Iterable[Architecture]) -> None:
+    """Make each row an `--arch`; fairseq registers the row with the model's own name itself."""
     for row in rows:
-        assert row.changes.keys() <= known, row
         if row.name != model_name:
             register_model_architecture(model_name, row.name)(partial(_set_unset_keys, row))
 

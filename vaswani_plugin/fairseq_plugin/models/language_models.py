@@ -72,15 +72,6 @@ class TextModel(ProjectedLoss, FairseqLanguageModel):
         return accelerated(cls(decoder))
 
 
-def require_text_positions(length: int, limit: int) -> None:
-    """Refuse a text of more tokens than a language model has positions."""
-    if length > limit:
-        raise UserError(
-            f"a sample has {length} tokens and the language model {limit} positions; give "
-            f"--tokens-per-sample {limit} or less, or train with more"
-        )
-
-
 class LanguageDecoder(LanguageModel, TextDecoder):
     """`modules.language_model.LanguageModel` as fairseq's models expect it."""
 
@@ -93,21 +84,13 @@ class LanguageDecoder(LanguageModel, TextDecoder):
         encoder_out: None = None,
         incremental_state: IncrementalState | None = None,
         features_only: bool = False,
-        return_all_hiddens: bool = False,
     ) -> tuple[Tensor, Extra]:
         """Predict each next token; see `VaswaniDecoder.forward`.
 
         `src_tokens` is the text shifted right, (B, T), padded on either side.
         """
-        require_text_positions(src_tokens.size(1), self.max_target_positions)
-        output = super().forward(src_tokens, incremental_state, self.right_padded)
-        states = output.states if return_all_hiddens else []
-        extra = {
-            "attn": [None],
-            "inner_states": [x.transpose(0, 1) for x in states],  # (B, T', D) -> (T', B, D)
-        }
-        x = output.features
-        return (x if features_only else self.output_layer(x)), extra
+        x = super().forward(src_tokens, incremental_state, self.right_padded).features
+        return (x if features_only else self.output_layer(x)), {"attn": [None]}
 
 
 @register_model("vaswani_lm", dataclass=VaswaniLanguageModelConfig)
@@ -135,7 +118,6 @@ class OneLayerDecoder(OneLayerLanguageModel, TextDecoder):
         features_only: bool = False,
     ) -> tuple[Tensor, Extra]:
         """Predict each next word; see `LanguageDecoder.forward`. There is no cache."""
-        require_text_positions(src_tokens.size(1), self.max_target_positions)
         features = super().forward(src_tokens)
         return (features if features_only else self.output_layer(features)), {"attn": [None]}
 
@@ -198,6 +180,6 @@ class LSTMLanguageModel(TextModel):
         return build_recurrent_language_model(cfg, dictionary, LSTMLanguageDecoder)
 
 
-register_rows("vaswani_lm", VaswaniLanguageModelConfig, LANGUAGE_MODELS)
-register_rows("vaswani_lm_one_layer", OneLayerConfig, ONE_LAYER)
-register_rows("vaswani_lm_lstm", RecurrentLanguageModelConfig, LSTM_LANGUAGE_MODELS)
+register_rows("vaswani_lm", LANGUAGE_MODELS)
+register_rows("vaswani_lm_one_layer", ONE_LAYER)
+register_rows("vaswani_lm_lstm", LSTM_LANGUAGE_MODELS)

@@ -115,11 +115,7 @@ class LSTMDecoder(TargetReader, CausalDecoder):
 
 
 class RecurrentModel(ProjectedLoss, FairseqEncoderDecoderModel):
-    """An LSTM encoder and an LSTM decoder; a subclass says which.
-
-    Attributes:
-        takes_known_lengths: the sources' lengths may be given to `forward` and to the encoder.
-    """
+    """An LSTM encoder and an LSTM decoder; a subclass says which."""
 
     takes_known_lengths = True
 
@@ -167,5 +163,5 @@ class VaswaniAttentionLSTM(RecurrentModel):
     configuration = AttentionLSTMConfiguration
 
 
-register_rows("vaswani_seq2seq_lstm", Seq2SeqLSTMConfig, SEQ2SEQ_LSTMS)
-register_rows("vaswani_attention_lstm", AttentionLSTMConfig, ATTENTION_LSTMS)
+register_rows("vaswani_seq2seq_lstm", SEQ2SEQ_LSTMS)
+register_rows("vaswani_attention_lstm", ATTENTION_LSTMS)

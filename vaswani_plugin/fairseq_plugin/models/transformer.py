@@ -12,7 +12,6 @@ import numpy as np
 from fairseq.models import FairseqEncoderDecoderModel, register_model
 from torch import Tensor
 
-from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig, configuration_of
 from vaswani_plugin.fairseq_plugin.models._common import (
     CausalDecoder,
@@ -30,16 +29,6 @@ from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.transformer import Decoder, Encoder, Memory, cached_positions
 
 
-def require_positions(length: int, limit: int, side: str) -> None:
-    """Raise a UserError for a sentence of more tokens than a model has positions on that side."""
-    if length > limit:
-        raise UserError(
-            f"a {side} sentence has {length} tokens and the model {limit} positions; shorten it, "
-            f"skip it with --skip-invalid-size-inputs-valid-test, or train with a larger "
-            f"--max-{side}-positions"
-        )
-
-
 class VaswaniEncoder(Encoder, SourceEncoder):
     """`modules.transformer.Encoder` as fairseq's models expect it."""
 
@@ -47,7 +36,6 @@ class VaswaniEncoder(Encoder, SourceEncoder):
         self,
         src_tokens: Tensor,
         src_lengths: Tensor | None = None,
-        return_all_hiddens: bool = False,
         known_lengths: np.ndarray | None = None,
     ) -> EncoderOut:
         """Encode a batch.
@@ -55,28 +43,19 @@ class VaswaniEncoder(Encoder, SourceEncoder):
         Args:
             src_tokens: (B, S), padded on either side.
             src_lengths: not needed: padding is read off the tokens.
-            return_all_hiddens: also return the first layer's input and each layer's output.
             known_lengths: lengths of the sentences (B,), known without looking at the device. If
                 none is shorter than S, no attention needs a mask.
 
         Returns:
             `encoder_out` [(S, B, D)], `encoder_padding_mask` [(B, S), True at padding], or [] if
-            the lengths show that there is no padding, `src_tokens` [(B, S)], and on request
-            `encoder_states` [(S, B, D) of the first layer's input and each layer's output].
-
-        Raises:
-            UserError: when S exceeds the positions of the model.
+            the lengths show that there is no padding, and `src_tokens` [(B, S)].
         """
-        length = src_tokens.size(1)
-        require_positions(length, self.max_source_positions, "source")
-        is_padded = known_lengths is None or bool(known_lengths.min() < length)
-        output = super().forward(src_tokens, is_padded=is_padded)
-        states = output.states if return_all_hiddens else []
+        is_padded = known_lengths is None or bool(known_lengths.min() < src_tokens.size(1))
+        features = super().forward(src_tokens, is_padded=is_padded).features
         return {
-            "encoder_out": [output.features.transpose(0, 1)],  # (B, S, D) -> (S, B, D)
+            "encoder_out": [features.transpose(0, 1)],  # (B, S, D) -> (S, B, D)
             "encoder_padding_mask": [src_tokens.eq(self.padding_idx)] if is_padded else [],
             "src_tokens": [src_tokens],
-            "encoder_states": [x.transpose(0, 1) for x in states],
         }
 
 
@@ -109,7 +88,6 @@ class VaswaniDecoder(Decoder, CausalDecoder):
         features_only: bool = False,
         alignment_layer: int | None = None,
         src_lengths: Tensor | None = None,
-        return_all_hiddens: bool = False,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """Predict each next token.
 
@@ -120,17 +98,12 @@ class VaswaniDecoder(Decoder, CausalDecoder):
             features_only: stop before the projection.
             alignment_layer: layer of which `attn` is the cross-attention; None: the last.
             src_lengths: not needed: padding is read off the encoder's output.
-            return_all_hiddens: also return the first layer's input and each layer's output.
 
         Returns:
             Logits (B, T', V), or features (B, T', D), where T' is the number of computed
             positions; and a dictionary of `attn` [(B, T', S)], or [None] if only features were
-            requested; on request `inner_states` [(T', B, D)].
-
-        Raises:
-            UserError: when T exceeds the positions of the model.
+            requested.
         """
-        require_positions(prev_output_tokens.size(1), self.max_target_positions, "target")
         wants_alignment = not features_only or alignment_layer is not None
         if incremental_state is not None:
             wants_alignment = wants_alignment and self.alignment_wanted
@@ -149,16 +122,9 @@ class VaswaniDecoder(Decoder, CausalDecoder):
             alignment_layer=alignment_layer if wants_alignment else None,
             added=added,
         )
-        attention = None
-        if wants_alignment:
-            attention = output.cross_weights[0].mean(dim=1)
-        states = output.states if return_all_hiddens else []
-        extra = {
-            "attn": [attention],
-            "inner_states": [x.transpose(0, 1) for x in states],  # (B, T', D) -> (T', B, D)
-        }
+        attention = output.cross_weights[0].mean(dim=1) if wants_alignment else None
         x = output.features
-        return (x if features_only else self.output_layer(x)), extra
+        return (x if features_only else self.output_layer(x)), {"attn": [attention]}
 
     def extract_features(
         self, prev_output_tokens: Tensor, encoder_out: EncoderOut, **options
@@ -170,11 +136,7 @@ class VaswaniDecoder(Decoder, CausalDecoder):
 
 @register_model("vaswani_transformer", dataclass=VaswaniTransformerConfig)
 class VaswaniTransformer(ProjectedLoss, FairseqEncoderDecoderModel):
-    """Figure 1. `--arch` names a row of `vaswani_plugin/model/architectures.py`.
-
-    Attributes:
-        takes_known_lengths: the sources' lengths may be given to `forward` and to the encoder.
-    """
+    """Figure 1. `--arch` names a row of `vaswani_plugin/model/architectures.py`."""
 
     takes_known_lengths = True
 
@@ -200,22 +162,18 @@ class VaswaniTransformer(ProjectedLoss, FairseqEncoderDecoderModel):
         src_tokens: Tensor,
         src_lengths: Tensor | None,
         prev_output_tokens: Tensor,
-        return_all_hiddens: bool = False,
         features_only: bool = False,
         alignment_layer: int | None = None,
         known_lengths: np.ndarray | None = None,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """Predict each next token; see `VaswaniEncoder.forward` and `VaswaniDecoder.forward`."""
-        encoder_out = self.encoder(
-            src_tokens, src_lengths, return_all_hiddens, known_lengths=known_lengths
-        )
+        encoder_out = self.encoder(src_tokens, src_lengths, known_lengths)
         return self.decoder(
             prev_output_tokens,
             encoder_out,
             features_only=features_only,
             alignment_layer=alignment_layer,
-            return_all_hiddens=return_all_hiddens,
         )
 
 
-register_rows("vaswani_transformer", VaswaniTransformerConfig, (*ARCHITECTURES, *PARSERS))
+register_rows("vaswani_transformer", (*ARCHITECTURES, *PARSERS))

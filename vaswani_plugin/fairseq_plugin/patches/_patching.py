@@ -9,16 +9,8 @@ from typing import Any
 def patch(owner: Any, name: str) -> Callable[[Callable], Callable]:
     """Decorate a function that replaces ``owner.name`` from now on.
 
-    The decorated function gets the original as its first argument, then the call's arguments. The
-    replacement has the original's name, docstring and signature. Applying the same patch again
-    changes nothing.
-
-    Args:
-        owner: a module or a class.
-        name: name of a function in it.
-
-    Raises:
-        AssertionError: another patch replaced the function before.
+    The decorated function gets the original as its first argument, then the call's arguments.
+    Applying the same patch again changes nothing. `owner` is a module or a class.
     """
 
     def install(replacement: Callable) -> Callable:

@@ -1,7 +1,6 @@
 """fairseq's commands: their flags completed; a mistake ends in one line, warnings are silenced."""
 
 import argparse
-import importlib.util
 import logging
 import os
 import sys
@@ -25,32 +24,26 @@ COMMANDS = FAIRSEQ.with_name("fairseq_cli")
 
 
 def is_users_error(error: BaseException) -> bool:
-    """Whether `error` reports a mistake that the user can correct.
-
-    This is true for a `UserError`, and for these errors if fairseq itself raised them: an `OSError`
-    ("Model file not found: ..."), an `ImportError` ("Please install ..."), an assertion or a
-    `ValueError` that names a flag ("--finetune-from-model x does not exist"), or a bare `Exception`
-    ("Size of sample #9 is invalid ..."), which is fairseq's usual error for users, unless it hides
-    another error.
-    """
-    if isinstance(error, UserError):
-        return True
+    """Whether `error` is a `UserError`, or one that fairseq itself raises for its users."""
     traceback = error.__traceback__
-    if traceback is None:
-        return False
+    if isinstance(error, UserError) or traceback is None:
+        return isinstance(error, UserError)
     while traceback.tb_next is not None:
         traceback = traceback.tb_next
     origin = Path(traceback.tb_frame.f_code.co_filename).resolve()
-    addresses_users = type(error) is Exception and error.__context__ is None
-    addresses_users |= type(error) is ImportError  # a missing module is another class
-    addresses_users |= isinstance(error, (AssertionError, ValueError)) and "--" in str(error)
-    is_fairseqs = origin.is_relative_to(FAIRSEQ) or origin.is_relative_to(COMMANDS)
-    return is_fairseqs and (isinstance(error, OSError) or addresses_users)
+    for_users = (
+        isinstance(error, OSError)  # "Model file not found: ..."
+        or type(error) is ImportError  # "Please install ..."; a missing module is another class
+        or (type(error) is Exception and error.__context__ is None)  # "Size of sample #9 ..."
+        or (isinstance(error, (AssertionError, ValueError)) and "--" in str(error))  # names a flag
+    )
+    return for_users and (origin.is_relative_to(FAIRSEQ) or origin.is_relative_to(COMMANDS))
 
 
-def one_line(error: BaseException) -> str:
-    """The text ``error: `` and the error's message without line breaks."""
-    return message_line("error: " + " ".join(str(error).split()))
+def print_in_one_line(error: BaseException) -> None:
+    """Print ``error: `` and the error's message without line breaks to stderr."""
+    sys.stdout.flush()
+    print(message_line("error: " + " ".join(str(error).split())), file=sys.stderr)
 
 
 def is_fairseq_command(argv0: str) -> bool:
@@ -62,9 +55,7 @@ def is_fairseq_command(argv0: str) -> bool:
 def print_users_errors_in_one_line() -> None:
     """A mistyped path ends in forty lines of traceback.
 
-    The patch replaces Python's hook for uncaught errors, in fairseq's own commands only; a program
-    that imports the plugin keeps its hook. With ``VASWANI_TRACEBACK=1`` every error keeps its
-    traceback.
+    The patch replaces Python's hook for uncaught errors, in fairseq's own commands only.
     """
     if not is_fairseq_command(sys.argv[0]) or hasattr(sys.excepthook, "patched_by"):
         return
@@ -75,9 +66,8 @@ def print_users_errors_in_one_line() -> None:
     ) -> None:
         if wants_traceback() or not is_users_error(error):
             previous(kind, error, traceback)
-            return
-        sys.stdout.flush()
-        print(one_line(error), file=sys.stderr)
+        else:
+            print_in_one_line(error)
 
     hook.patched_by = __name__
     sys.excepthook = hook
@@ -112,8 +102,7 @@ def silence_known_warnings() -> None:
 def set_log_level_to_info() -> None:
     """fairseq-generate logs every library's DEBUG lines.
 
-    ``wav2vec2_classification`` sets the root logger to DEBUG when it is imported, before the
-    commands can set it to ``$LOGLEVEL`` or INFO. Only fairseq's own commands are changed.
+    One of its tasks sets the root logger to DEBUG before the commands can set it to ``$LOGLEVEL``.
     """
     root = logging.getLogger()
     wanted = os.environ.get("LOGLEVEL", "INFO").upper()
@@ -124,19 +113,12 @@ def set_log_level_to_info() -> None:
 def complete_command_lines() -> None:
     """``--arch vaswani_base --real-tokens 3125`` has "unrecognized arguments"; ``--bf16`` fails.
 
-    The flags of our tasks are unknown unless ``--task`` is given; fairseq's default is its own
-    translation task. Now the task of an architecture of ours is the default in fairseq-train, and
-    so is the limit of the gradient's norm.
+    fairseq-train's default is fairseq's own translation task. Now it is the task of the
+    architecture, and the limit of the gradient's norm is the model's. ``--arch vaswani_base
+    --help`` lists the flags of the model and its task.
 
-    With ``--bf16`` fairseq assumes a TPU, and ends in "'NoneType' object has no attribute
-    'xla_device'". CPUs and GPUs have bfloat16, too: now the run stays on its device unless
-    torch_xla is installed or ``--tpu`` is given.
-
-    fairseq-validate without ``--task`` ends in "KeyError: None", although it takes the task from
-    the checkpoint. Now the default is that of the other commands.
-
-    ``--arch vaswani_base --help`` ends before the flags of the model and its task are known; now it
-    lists them.
+    With ``--bf16`` fairseq assumes a TPU. fairseq-validate without ``--task`` ends in "KeyError:
+    None", although it takes the task from the checkpoint.
     """
 
     @patch(options, "parse_args_and_arch")
@@ -167,7 +149,6 @@ def complete_command_lines() -> None:
                 parser.parse_args(asked)
         parsed = original(parser, input_args, *args, **kwargs)
         found = parsed[0] if isinstance(parsed, tuple) else parsed
-        has_tpu = "--tpu" in arguments or importlib.util.find_spec("torch_xla") is not None
-        if getattr(found, "bf16", False) and not has_tpu:
+        if getattr(found, "bf16", False) and "--tpu" not in arguments:
             found.tpu = False
         return parsed

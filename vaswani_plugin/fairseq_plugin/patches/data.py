@@ -23,8 +23,7 @@ from vaswani_plugin.fairseq_plugin.patches._patching import is_patched, patch
 def restore_removed_numpy_name() -> None:
     """``--sample-break-mode eos`` fails with an AttributeError.
 
-    It uses ``np.compat.long``, which numpy 2 removed. The patch changes the name ``np`` in one
-    module of fairseq; numpy itself is not changed.
+    It uses ``np.compat.long``, which numpy 2 removed. numpy itself is not changed.
     """
     if token_block_dataset.np is np and not hasattr(np, "compat"):
         compat = types.SimpleNamespace(long=int)
@@ -51,9 +50,8 @@ def keep_last_batch() -> None:
     """Sentences are lost: fairseq-generate translates 56 of 60.
 
     ``batch_by_size`` drops the last batch if its size is no multiple of
-    ``--required-batch-size-multiple`` (default 8); training and validation lose sentences too. An
-    empty set raises ``IndexError``, and a sentence longer than a batch a traceback. fairseq 0.12.2
-    kept them.
+    ``--required-batch-size-multiple`` (default 8); training and validation lose sentences too.
+    fairseq 0.12.2 kept them. An empty set raises ``IndexError``.
     """
 
     @patch(data_utils, "batch_by_size")
@@ -65,10 +63,7 @@ def keep_last_batch() -> None:
         try:
             batches = original(indices, *args, **kwargs)
         except AssertionError as error:
-            raise UserError(
-                f"{error}: raise --max-tokens (in validation --max-tokens-valid), or take what is"
-                " longer out of the data"
-            ) from None
+            raise UserError(f"{error}: raise --max-tokens, or --max-tokens-valid") from None
         kept = sum(map(len, batches))
         # Batches are slices of the indices in order, so the missing indices are the last batch.
         return batches if kept == len(indices) else [*batches, indices[kept:]]
@@ -78,9 +73,8 @@ def rebuild_the_same_batches() -> None:
     """A run resumed in epoch 2 or later trains on other batches than an uninterrupted one.
 
     fairseq makes batches once, with ``seed + epoch`` of the epoch in which the *process* starts,
-    and keeps them for all later epochs. Now each process makes the batches of epoch 1. Batches that
-    are made anew in each epoch (``--update-epoch-batch-itr``, a task's ``rebuild_batches``, sharded
-    data) are the same in both runs already.
+    and keeps them for all later epochs. Now each process makes the batches of epoch 1, unless they
+    are made anew in each epoch.
     """
 
     @patch(fairseq_task.FairseqTask, "get_batch_iterator")
@@ -107,15 +101,13 @@ def rebuild_the_same_batches() -> None:
 
 
 SECONDS_TO_STOP = 10.0
-"""Seconds to wait for the batch that is being made; a slower thread is left to Python."""
 
 
 def stop_batch_threads_before_exit() -> None:
     """A finished training aborts at its exit ("terminate called ...", SIGABRT).
 
-    Batches are prepared in a thread that keeps running. Python ends the thread while it shuts down.
-    If that happens inside PyTorch, the whole process aborts, and scripts see a failed training. Now
-    these threads stop before the shutdown.
+    Batches are prepared in a thread that keeps running. If Python ends it inside PyTorch, while it
+    shuts down, the process aborts.
     """
     if is_patched(iterators.BackgroundConsumer.run):
         return

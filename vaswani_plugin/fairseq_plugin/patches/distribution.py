@@ -1,11 +1,7 @@
 """Several workers: started by torchrun or by fairseq, with and without GPUs."""
 
 import os
-import pickle
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,28 +9,23 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.models import distributed_fairseq_model
 from omegaconf import DictConfig
 from torch.distributed.elastic.utils.distributed import get_free_port
-from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
+from torch.multiprocessing import ProcessExitedException
 from torch.nn.parallel import DistributedDataParallel
 
 from vaswani_plugin import register
-from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED, UserError, wants_traceback
+from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED, wants_traceback
 from vaswani_plugin.fairseq_plugin.patches._patching import patch
-from vaswani_plugin.fairseq_plugin.patches.command_lines import is_users_error
+from vaswani_plugin.fairseq_plugin.patches.command_lines import is_users_error, print_in_one_line
 from vaswani_plugin.processor import runs_on_host
 
 TORCHRUN_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
-
-
-class WorkersError(UserError):
-    """A user's mistake that a worker found; the message describes it."""
 
 
 def join_torchrun() -> None:
     """``torchrun fairseq-train --cpu`` starts independent trainings into one folder.
 
     fairseq ignores torchrun's variables if ``--distributed-world-size`` is 1, its default with one
-    GPU or none, and the exit code is 0. With a larger world size, ``infer_init_method`` divides by
-    the number of GPUs, which is zero.
+    GPU or none, and divides by the number of GPUs otherwise.
 
     Upstream: #2879.
     """
@@ -60,8 +51,7 @@ def start_workers() -> None:
     """``--distributed-world-size 2`` trains nothing on a CPU, with exit code 0.
 
     fairseq starts one worker per GPU, so none on a CPU. Now it starts them on a CPU, too, with gloo
-    in place of nccl, which needs GPUs. If a worker ends early, the process that started it exits
-    with the worker's exit code, or with one line that names the signal.
+    in place of nccl. If a worker ends early, the process that started it has its exit code.
 
     Upstream: #2879.
     """
@@ -72,31 +62,17 @@ def start_workers() -> None:
         on_cpu = not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available())
         if on_cpu and distributed.distributed_backend == "nccl":
             distributed.distributed_backend = "gloo"
-        with worker_exits_reported():
+        try:
             if on_cpu and _starts_its_own_workers(distributed):
                 _spawn(cfg, main, kwargs)
             else:
                 original(cfg, main, **kwargs)
-
-
-@contextmanager
-def worker_exits_reported() -> Iterator[None]:
-    """Let the process that started the workers end as a worker ended.
-
-    PyTorch ends the other workers, by SIGKILL if they don't react within half a minute.
-    """
-    try:
-        yield
-    except ProcessExitedException as error:
-        was_asked = error.signal_name in (signal.SIGTERM.name, "SIGUSR1")
-        if was_asked or error.exit_code == EXIT_CODE_WHEN_PREEMPTED:
-            raise SystemExit(EXIT_CODE_WHEN_PREEMPTED) from None
-        if error.signal_name is None:
+        except ProcessExitedException as error:
+            was_asked = error.signal_name in ("SIGTERM", "SIGUSR1")
+            if error.signal_name is None or was_asked:
+                code = EXIT_CODE_WHEN_PREEMPTED if was_asked else error.exit_code
+                raise SystemExit(code) from None
             raise
-        raise UserError(
-            f"worker {error.error_index} was ended by {error.signal_name} (out of memory, or"
-            " by hand), and the others with it: the same command continues from the last save"
-        ) from error
 
 
 def _starts_its_own_workers(distributed: Any) -> bool:
@@ -123,46 +99,29 @@ def _spawn(cfg: DictConfig, main: Callable, kwargs: dict[str, Any]) -> None:
     several = (distributed.distributed_num_procs or 1) > 1
     here = distributed.distributed_num_procs if several else distributed.distributed_world_size
     distributed.distributed_rank = None  # each worker takes first + its number
-    workers = torch.multiprocessing.spawn(
+    torch.multiprocessing.spawn(
         _work,
         args=(main, cfg, {**kwargs, "start_rank": first}),
         nprocs=min(here, distributed.distributed_world_size - first),
-        join=False,
     )
-    try:
-        while not workers.join():
-            pass
-    except ProcessRaisedException:
-        # PyTorch raises the error of the worker that ended first. It may be another one, which
-        # has lost its connection to the worker that found the mistake.
-        for file in filter(os.path.exists, workers.error_files):
-            text = pickle.loads(Path(file).read_bytes())
-            _, found, message = text.rpartition(f"{WorkersError.__name__}: ")
-            if found:
-                raise WorkersError(message.strip()) from None
-        raise
 
 
 def _work(number: int, main: Callable, cfg: DictConfig, kwargs: dict[str, Any]) -> None:
-    """Run one worker; it registers the plugin before it calls fairseq.
-
-    fairseq's loader of `--user-dir` skips a package that is imported already.
-    """
+    """Run one worker; fairseq's loader of `--user-dir` skips a package that is imported already."""
     register()
     try:
         distributed_utils.distributed_main(number, main, cfg, kwargs)
     except Exception as error:
         if wants_traceback() or not is_users_error(error):
             raise
-        # PyTorch passes only the text of a traceback to the starting process.
-        raise WorkersError(" ".join(str(error).split())) from None
+        print_in_one_line(error)
+        raise SystemExit(1) from None
 
 
 def wrap_cpu_modules() -> None:
     """``--ddp-backend pytorch_ddp``, the default, is refused on a CPU.
 
-    fairseq passes a GPU's number for modules on the CPU. PyTorch's error is "device_ids and
-    output_device arguments only work with single-device/multiple-device GPU modules".
+    fairseq passes a GPU's number for modules on the CPU.
 
     Upstream: #2879.
     """

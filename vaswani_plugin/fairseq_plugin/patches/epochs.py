@@ -35,12 +35,11 @@ def resume_epoch_with_other_batches() -> None:
     """With another number of workers or other batches, a resumed epoch continues elsewhere.
 
     A checkpoint keeps the number of batches that each worker has finished, but not the number of
-    workers: half an epoch of two workers is read as a quarter by one worker, and as a whole epoch
-    by four. Now the number is converted. If the finished batches are no multiple of the workers,
-    the last few are repeated instead of skipped, and the log says so.
+    workers: half an epoch of two workers is read as a quarter by one. Now it is converted; if it is
+    no multiple of the workers, the last few batches are repeated.
 
-    With other batches, as of another ``--max-tokens``, ``--batch-size`` or ``--seed``, the number
-    means other sentences: some come twice and others never. Now the epoch begins anew.
+    With another ``--max-tokens``, ``--batch-size`` or ``--seed`` the number means other sentences:
+    some come twice and others never. Now the epoch begins anew.
     """
 
     @patch(EpochBatchIterator, "state_dict")
@@ -87,23 +86,19 @@ def _finished_batches(iterator: EpochBatchIterator, state: dict[str, Any]) -> in
 def _digest(iterator: EpochBatchIterator) -> str:
     """A digest of all workers' batches, and of the flags of their order."""
     batches = iterator.frozen_batches
-    known = getattr(iterator, "_digest_of_batches", None)
-    if known is None or known[0] is not batches:
-        order = (iterator.seed, iterator.disable_shuffling, iterator.grouped_shuffling)
-        found = hashlib.sha256(repr(order).encode())
-        found.update(np.array([len(batch) for batch in batches], dtype=np.int64))
-        for batch in batches:
-            found.update(np.asarray(batch, dtype=np.int64))
-        known = iterator._digest_of_batches = batches, found.hexdigest()
-    return known[1]
+    order = (iterator.seed, iterator.disable_shuffling, iterator.grouped_shuffling)
+    found = hashlib.sha256(repr(order).encode())
+    found.update(np.array([len(batch) for batch in batches], dtype=np.int64))
+    for batch in batches:
+        found.update(np.asarray(batch, dtype=np.int64))
+    return found.hexdigest()
 
 
 def finish_epochs_with_other_update_freq() -> None:
     """With another ``--update-freq``, a resumed epoch may lose its end and be repeated.
 
     fairseq counts groups of batches as if the first group began with the epoch. After 3 of 8
-    batches two groups of at most 4 remain, but fairseq expects one. The last batch is skipped, and
-    the epoch does not count as finished: it is trained on again from its start.
+    batches two groups of at most 4 remain, but fairseq expects one.
     """
 
     @patch(GroupedIterator, "__init__")
@@ -132,9 +127,8 @@ def finish_epochs_with_other_update_freq() -> None:
 def restart_stopwatches_on_resume() -> None:
     """A resumed training logs `wall` 0, however long it takes.
 
-    The stopwatches of the log are loaded with the checkpoint, which stops them. Those that measure
-    a step start again with the next step, but that of `wall` does not. Now it starts at loading:
-    a recipe's result.json adds up `wall` over all starts.
+    The stopwatches are loaded with the checkpoint, which stops them. A recipe's result.json adds
+    up `wall` over all starts.
     """
 
     @patch(meters.StopwatchMeter, "load_state_dict")

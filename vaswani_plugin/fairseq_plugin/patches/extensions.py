@@ -1,10 +1,8 @@
 """fairseq's compiled extensions, in Python and NumPy, where fairseq was installed without them.
 
-Building them takes a C++ compiler, Python's headers and some minutes. What training and translating
-use of them is here and gives equal results: `fairseq.data.data_utils_fast`,
-`fairseq.data.token_block_utils_fast`, and the n-gram counts of `fairseq.libbleu`. Left out are
-batches of fixed shapes, which only TPUs need, and `libbase` and `libnat`, which only fairseq's BASE
-layers and Levenshtein models use.
+Building them takes a C++ compiler and some minutes. What training and translating use of them is
+here: `fairseq.data.data_utils_fast` without batches of fixed shapes,
+`fairseq.data.token_block_utils_fast`, and the n-gram counts of `fairseq.libbleu`.
 """
 
 import sys
@@ -18,7 +16,6 @@ import numpy as np
 from fairseq.scoring.bleu import BleuConfig, BleuStat, Scorer
 from torch import IntTensor
 
-from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.patches._patching import patch
 
 
@@ -35,146 +32,8 @@ def provide_missing_extensions() -> None:
 
 def count_ngrams_without_libbleu() -> None:
     """``fairseq-generate`` fails with "missing libbleu.so" where no compiler was."""
-    if not _has_extension("fairseq.libbleu"):
-        score_in_python()
-
-
-def _has_extension(name: str) -> bool:
-    try:
-        import_module(name)
-    except (ImportError, ValueError):  # ValueError: built for another numpy
-        return False
-    return True
-
-
-def batch_by_size_vec(
-    indices: np.ndarray,
-    num_tokens_vec: np.ndarray,
-    max_tokens: int,
-    max_sentences: int,
-    bsz_mult: int,
-) -> list[np.ndarray]:
-    """Cut a list of sentences, in its order, into batches as large as allowed.
-
-    A batch has fewer sentences than `bsz_mult`, or a multiple of it, except for the last one and
-    those that couldn't be kept small enough otherwise. Takes about a second for 4.5 million
-    sentences.
-
-    Args:
-        indices: (N,), int64, the sentences.
-        num_tokens_vec: (N,), int64, their lengths in tokens.
-        max_tokens: most tokens of a batch, its padding included; 0 or less for any number.
-        max_sentences: most sentences of a batch; 0 or less for any number.
-        bsz_mult: see above.
-    """
-    if len(indices) == 0:
-        return []
-    assert max_tokens <= 0 or num_tokens_vec.max() <= max_tokens, (
-        f"Sentences lengths should not exceed max_tokens={max_tokens}"
-    )
-    most_tokens = max_tokens if max_tokens > 0 else sys.maxsize
-    most_sentences = max_sentences if max_sentences > 0 else sys.maxsize
-    # The current batch is [start, ends[-1]), and its longest sentence has `longest` tokens. Behind
-    # it is a tail, [ends[-1], end), of sentences that wait until their number is allowed.
-    ends = [0]
-    start = longest = tail_longest = 0
-    for end, tokens in enumerate(num_tokens_vec.tolist(), 1):
-        if tokens > tail_longest:
-            tail_longest = tokens
-        if tail_longest > longest:
-            longest_of_both = tail_longest
-        else:
-            longest_of_both = longest
-        size = end - start
-        if size > most_sentences or size * longest_of_both > most_tokens:
-            # The tail becomes a batch of its own; if it is too large, without this sentence.
-            if tail_longest * (end - ends[-1]) > most_tokens:
-                ends.append(end - 1)
-                tail_longest = tokens
-            start = ends[-1]
-            ends.append(end)
-            longest, tail_longest = tail_longest, 0
-        elif size < bsz_mult or size % bsz_mult == 0:
-            ends[-1] = end
-            longest, tail_longest = longest_of_both, 0
-    if ends[-1] == len(indices):
-        ends.pop()
-    return np.split(indices, ends)
-
-
-def batch_by_size_fn(
-    indices: np.ndarray,
-    num_tokens_fn: Callable[[int], int],
-    max_tokens: int,
-    max_sentences: int,
-    bsz_mult: int,
-) -> list[np.ndarray]:
-    """Do the same as `batch_by_size_vec`, with a function that gives a sentence's length."""
-    lengths = np.fromiter(map(num_tokens_fn, indices.tolist()), np.int64, len(indices))
-    return batch_by_size_vec(indices, lengths, max_tokens, max_sentences, bsz_mult)
-
-
-def batch_fixed_shapes_fast(*_: Any) -> None:
-    """Refuse batches of fixed shapes."""
-    raise UserError("--num-batch-buckets needs fairseq's compiled extensions; leave it out")
-
-
-def _get_slice_indices_fast(
-    sizes: np.ndarray, break_mode: str, block_size: int, document_sep_len: int
-) -> np.ndarray:
-    """Where each block of a text starts and ends, (blocks, 2), as ``--sample-break-mode`` says.
-
-    "none" cuts every `block_size` tokens, "complete" after whole sentences, "complete_doc" also at
-    the ends of documents, which a sentence of `document_sep_len` tokens marks, "eos" after each
-    sentence. `sizes` (N,) are the lengths of the sentences.
-    """
-    if break_mode == "none":
-        starts = np.arange(0, sizes.sum(), block_size)
-        return np.stack([starts, np.minimum(starts + block_size, sizes.sum())], axis=1)
-    if break_mode == "eos":
-        ends = sizes.cumsum()
-        return np.stack([ends - sizes, ends], axis=1)
-    if break_mode not in ("complete", "complete_doc"):
-        raise ValueError(f"Invalid break_mode: {break_mode}")
-    by_document = break_mode == "complete_doc"
-    shortest = 2 if by_document else 1
-    blocks = []
-    start = length = 0
-    for size in [*sizes.tolist(), None]:
-        ends_document = size is None or (by_document and size == document_sep_len)
-        if ends_document or (length and length + size > block_size):
-            if length >= shortest:
-                blocks.append((start, start + length))
-            start, length = start + length, 0
-        if size is None:
-            break
-        if ends_document:
-            start += size
-        else:
-            length += size
-    return np.array(blocks, dtype=np.int64).reshape(-1, 2)
-
-
-def _get_block_to_dataset_index_fast(sizes: np.ndarray, slice_indices: np.ndarray) -> np.ndarray:
-    """Find each block's first sentence, the token in it where the block starts, and the last one.
-
-    Returns (blocks, 3), int64.
-    """
-    starts = np.concatenate([[0], sizes.cumsum()])
-
-    def sentence_of(tokens: np.ndarray) -> np.ndarray:
-        # Of sentences that start at the same token, since some are empty, the first one.
-        found = np.searchsorted(starts, tokens, side="left")
-        return found - (starts[found] != tokens)
-
-    begin, end = slice_indices.T
-    first = sentence_of(begin)
-    last = np.where(end <= begin, first, sentence_of(np.maximum(end - 1, 0)))
-    return np.stack([first, begin - starts[first], last], axis=1)
-
-
-def score_in_python() -> None:
-    """Let fairseq's BLEU count n-grams here."""
+    if _has_extension("fairseq.libbleu"):
+        return
 
     @patch(Scorer, "__init__")
     def __init__(original: Callable, self: Scorer, cfg: BleuConfig) -> None:
@@ -210,3 +69,120 @@ def _trimmed(sentence: IntTensor, pad: int, eos: int) -> list[int]:
 
 def _ngrams(tokens: list[int], n: int) -> Counter[Any]:
     return Counter(zip(*(tokens[start:] for start in range(n)), strict=False))
+
+
+def _has_extension(name: str) -> bool:
+    try:
+        import_module(name)
+    except (ImportError, ValueError):  # ValueError: built for another numpy
+        return False
+    return True
+
+
+def batch_by_size_vec(
+    indices: np.ndarray,
+    num_tokens_vec: np.ndarray,
+    max_tokens: int,
+    max_sentences: int,
+    bsz_mult: int,
+) -> list[np.ndarray]:
+    """Cut a list of sentences, in its order, into batches as large as allowed.
+
+    `indices` and `num_tokens_vec`, their lengths in tokens, are (N,), int64; `max_tokens` counts
+    padding; limits of 0 or less are none. A batch has fewer sentences than `bsz_mult`, or a
+    multiple of it, except for the last one and those that would be too large otherwise.
+    """
+    if len(indices) == 0:
+        return []
+    assert max_tokens <= 0 or num_tokens_vec.max() <= max_tokens, (
+        f"Sentences lengths should not exceed max_tokens={max_tokens}"
+    )
+    most_tokens = max_tokens if max_tokens > 0 else sys.maxsize
+    most_sentences = max_sentences if max_sentences > 0 else sys.maxsize
+    # The current batch is [start, ends[-1]), and its longest sentence has `longest` tokens. Behind
+    # it is a tail, [ends[-1], end), of sentences that wait until their number is allowed.
+    ends = [0]
+    start = longest = tail_longest = 0
+    for end, tokens in enumerate(num_tokens_vec.tolist(), 1):
+        if tokens > tail_longest:
+            tail_longest = tokens
+        longest_of_both = tail_longest if tail_longest > longest else longest
+        size = end - start
+        if size > most_sentences or size * longest_of_both > most_tokens:
+            # The tail becomes a batch of its own; if it is too large, without this sentence.
+            if tail_longest * (end - ends[-1]) > most_tokens:
+                ends.append(end - 1)
+                tail_longest = tokens
+            start = ends[-1]
+            ends.append(end)
+            longest, tail_longest = tail_longest, 0
+        elif size < bsz_mult or size % bsz_mult == 0:
+            ends[-1] = end
+            longest, tail_longest = longest_of_both, 0
+    if ends[-1] == len(indices):
+        ends.pop()
+    return np.split(indices, ends)
+
+
+def batch_by_size_fn(
+    indices: np.ndarray,
+    num_tokens_fn: Callable[[int], int],
+    max_tokens: int,
+    max_sentences: int,
+    bsz_mult: int,
+) -> list[np.ndarray]:
+    """Do the same as `batch_by_size_vec`, with a function that gives a sentence's length."""
+    lengths = np.fromiter(map(num_tokens_fn, indices.tolist()), np.int64, len(indices))
+    return batch_by_size_vec(indices, lengths, max_tokens, max_sentences, bsz_mult)
+
+
+batch_fixed_shapes_fast = None
+"""fairseq imports the name; only TPUs need it."""
+
+
+def _get_slice_indices_fast(
+    sizes: np.ndarray, break_mode: str, block_size: int, document_sep_len: int
+) -> np.ndarray:
+    """Where each block of a text starts and ends, (blocks, 2), as ``--sample-break-mode`` says.
+
+    "none" cuts every `block_size` tokens, "complete" after whole sentences, "complete_doc" also
+    after a sentence of `document_sep_len` tokens, "eos" after each sentence of the lengths `sizes`.
+    """
+    if break_mode == "none":
+        starts = np.arange(0, sizes.sum(), block_size)
+        return np.stack([starts, np.minimum(starts + block_size, sizes.sum())], axis=1)
+    if break_mode == "eos":
+        ends = sizes.cumsum()
+        return np.stack([ends - sizes, ends], axis=1)
+    by_document = break_mode == "complete_doc"
+    shortest = 2 if by_document else 1
+    blocks = []
+    start = length = 0
+    for size in [*sizes.tolist(), None]:
+        ends_document = size is None or (by_document and size == document_sep_len)
+        if ends_document or (length and length + size > block_size):
+            if length >= shortest:
+                blocks.append((start, start + length))
+            start, length = start + length, 0
+        if size is None:
+            break
+        if ends_document:
+            start += size
+        else:
+            length += size
+    return np.array(blocks, dtype=np.int64).reshape(-1, 2)
+
+
+def _get_block_to_dataset_index_fast(sizes: np.ndarray, slice_indices: np.ndarray) -> np.ndarray:
+    """Each block's first sentence, the token in it where it starts, its last one: (blocks, 3)."""
+    starts = np.concatenate([[0], sizes.cumsum()])
+
+    def sentence_of(tokens: np.ndarray) -> np.ndarray:
+        # Of sentences that start at the same token, since some are empty, the first one.
+        found = np.searchsorted(starts, tokens, side="left")
+        return found - (starts[found] != tokens)
+
+    begin, end = slice_indices.T
+    first = sentence_of(begin)
+    last = np.where(end <= begin, first, sentence_of(np.maximum(end - 1, 0)))
+    return np.stack([first, begin - starts[first], last], axis=1)

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.optim.fp16_optimizer import FP16Optimizer
-from omegaconf import DictConfig
 
 from vaswani_plugin.fairseq_plugin.patches._patching import patch
 
@@ -24,30 +23,15 @@ def unscale_gradients_once() -> None:
         self.scaler.update()
 
 
-def train_without_loss_scale_on_cpus() -> None:
-    """``--cpu --amp`` beside a GPU scales the loss, and NaN gradients pass for an overflow.
-
-    A CPU computes in bfloat16 there, which needs no scale.
-    """
-
-    @patch(AMPOptimizer, "__init__")
-    def init(original: Callable, self: AMPOptimizer, cfg: DictConfig, *args: Any, **kwargs: Any):
-        original(self, cfg, *args, **kwargs)
-        if cfg.common.cpu:
-            self._grad_scaler = torch.amp.GradScaler("cpu", enabled=False)
-
-
 MASTERS = "fp32_params"
 """Key of the float32 weights in an optimizer's saved state: a list of tensors."""
 
 
 def save_float32_weights_of_half_precision() -> None:
-    """With ``--bf16`` or ``--fp16``, a resumed run differs from an uninterrupted one.
+    """With ``--bf16`` or ``--fp16``, a resumed run continues from rounded weights.
 
-    The optimizer updates float32 copies of the weights. fairseq saves the rounded weights only, and
-    makes the copies of a resumed run from these. Now the copies are saved with the optimizer's
-    state, which makes a checkpoint larger by a third. They are loaded if they round to the weights
-    of the loaded model: not into an average of checkpoints, for example.
+    The optimizer updates float32 copies of the weights, which fairseq does not save. They are
+    loaded only if they round to the model's weights: not into an average of checkpoints.
     """
 
     @patch(FP16Optimizer, "state_dict")
@@ -56,22 +40,16 @@ def save_float32_weights_of_half_precision() -> None:
 
     @patch(FP16Optimizer, "load_state_dict")
     def load_state_dict(
-        original: Callable,
-        self: FP16Optimizer,
-        state_dict: dict[str, Any],
-        optimizer_overrides: dict[str, Any] | None = None,
+        original: Callable, self: FP16Optimizer, state_dict: dict[str, Any], *args: Any
     ) -> None:
-        own = {key: value for key, value in state_dict.items() if key != MASTERS}
-        original(self, own, optimizer_overrides)
-        now, saved = _masters(self), state_dict.get(MASTERS, [])
+        state_dict = dict(state_dict)
+        saved = state_dict.pop(MASTERS, [])
+        original(self, state_dict, *args)
+        pairs = list(zip(_masters(self), saved, strict=False))
         half = self.fp16_params[0].dtype
-        fits = len(now) == len(saved) and all(
-            torch.equal(master.to(half), found.to(master.device, half))
-            for master, found in zip(now, saved, strict=True)
-        )
-        if fits:
-            for master, found in zip(now, saved, strict=True):
-                master.data.copy_(found)
+        if all(torch.equal(now.to(half), old.to(now.device, half)) for now, old in pairs):
+            for now, old in pairs:
+                now.data.copy_(old)
 
 
 def _masters(optimizer: FP16Optimizer) -> list[torch.Tensor]:

@@ -1,36 +1,116 @@
-"""What our tasks have in common: dictionaries that a checkpoint remembers, and --amp on a CPU."""
+"""What our tasks have in common: known lengths, dictionaries that a checkpoint remembers, --amp.
+
+Axes: B sentences, N training pairs.
+"""
 
 from typing import Any
 
+import numpy as np
 import torch
-from fairseq.data import Dictionary
+from fairseq.data import BaseWrapperDataset, data_utils
 from fairseq.optim.amp_optimizer import AMPOptimizer
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.models import DIGESTS, refuse_other_dictionaries
 from vaswani_plugin.processor import runs_on_host
 from vaswani_plugin.text.dictionary import digest_of
 
+TOLERANCE = 0.005
+MOST_TRIES = 8
 
-class TextDictionary(Dictionary):
-    """fairseq's dictionary with a faster `string`.
 
-    fairseq compares each token of a sentence as a tensor, which takes twelve times as long as
-    numbers. `fairseq-generate` calls `string` three times for each sentence that it translates.
+class KnownLengths(BaseWrapperDataset):
+    """fairseq's pairs; a batch also has `known_lengths` (B,), which stays on the host.
+
+    This is a NumPy array of the sources' lengths: who needs them does not wait for the device.
     """
 
-    def string(self, tensor: Any, *args: Any, **kwargs: Any) -> str:
-        """The words of a sentence (T,), or of a batch (B, T) as lines; see fairseq's method."""
-        if torch.is_tensor(tensor) and tensor.dim() == 1:
-            tensor = tensor.tolist()
-        return super().string(tensor, *args, **kwargs)
+    def collater(self, samples: list[dict], *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """fairseq's batch, and the lengths."""
+        batch = self.dataset.collater(samples, *args, **kwargs)
+        if batch:
+            batch["known_lengths"] = batch["net_input"]["src_lengths"].numpy()
+        return batch
+
+
+# --- real tokens: --max-tokens limits the longer side, padding included ---
+
+
+def indices_in_training(pairs: KnownLengths, max_positions: tuple[int, int] | None) -> np.ndarray:
+    """Numbers of the pairs, (N,), in their order, without those too long for the model."""
+    with data_utils.numpy_seed(0):
+        indices = pairs.ordered_indices()
+    if max_positions is not None:
+        indices, _ = pairs.filter_indices_by_size(indices, max_positions)
+    return indices
+
+
+def tokens_of_batches(pairs: KnownLengths, indices: np.ndarray, batches: int) -> np.ndarray:
+    """Real tokens of an average batch, of source and target, if pairs make `batches` batches."""
+    sides = (pairs.dataset.src_sizes, pairs.dataset.tgt_sizes)
+    return np.array([sizes[indices].sum() / batches for sizes in sides])
+
+
+def fitting_max_tokens(
+    pairs: KnownLengths,
+    indices: np.ndarray,
+    most: int | None,
+    wanted: int,
+    multiple: int,
+    max_sentences: int | None = None,
+) -> int:
+    """The --max-tokens with which an average batch holds `wanted` real tokens per side.
+
+    Args:
+        pairs: of the training set, with targets.
+        indices: numbers of the pairs that are trained on, (N,), in the order of the batches.
+        most: the given --max-tokens; the result is at most this.
+        wanted: real tokens of a batch, the mean of source and target.
+        multiple: --required-batch-size-multiple.
+        max_sentences: --batch-size, if it is given.
+
+    Raises:
+        UserError: `most` is not given, batches of `most` hold fewer tokens, or the longest pair
+            alone has more.
+    """
+    if most is None:
+        raise UserError(f"--real-tokens {wanted} lowers --max-tokens: give that, too")
+    sizes = np.maximum(pairs.dataset.src_sizes, pairs.dataset.tgt_sizes).astype(np.int64)
+    longest = int(sizes[indices].max())
+
+    def measured(limit: int) -> float:
+        batches = pairs.batch_by_size(indices, limit, max_sentences, multiple)
+        return tokens_of_batches(pairs, indices, len(batches)).mean()
+
+    limit, found = most, measured(most)
+    if found < wanted * (1 - TOLERANCE):
+        raise UserError(
+            f"--real-tokens {wanted}: batches of --max-tokens {most} hold {found:.0f}; raise it"
+        )
+    tried = {limit: found}
+    if max_sentences is not None:
+        # Where the number of sentences is the limit, fewer tokens change nothing. So the search
+        # starts with too few tokens, not with too many.
+        limit = min(most, max(longest, wanted))
+        found = tried[limit] = measured(limit)
+    while abs(found / wanted - 1) > TOLERANCE and len(tried) < MOST_TRIES:
+        limit = min(most, max(longest, round(limit * wanted / found)))
+        if limit in tried:
+            break
+        found = tried[limit] = measured(limit)
+    if limit == longest and found > wanted * (1 + TOLERANCE):
+        raise UserError(
+            f"--real-tokens {wanted}: the longest training pair has {longest} tokens, and batches"
+            f" for it hold {found:.0f}; raise --real-tokens, or clean the data"
+        )
+    return min(tried, key=lambda limit: abs(tried[limit] - wanted))
+
+
+# --- what a checkpoint and a step of training need ---
 
 
 class DictionaryDigests:
-    """Keeps digests of a task's dictionaries in its checkpoints; comes before fairseq's class.
-
-    Attributes:
-        sides: those whose dictionaries a checkpoint depends on.
-    """
+    """Keeps digests of a task's dictionaries in its checkpoints; comes before fairseq's class."""
 
     sides: tuple[str, ...] = ("source", "target")
 
@@ -39,11 +119,9 @@ class DictionaryDigests:
         return {**super().state_dict(), DIGESTS: self._digests()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a checkpoint's state and compare the dictionaries.
+        """Load a checkpoint's state; refuse dictionaries of other words, or in another order.
 
-        Raises:
-            UserError: when the checkpoint's dictionaries have other words, or the same words in
-                another order. Their sizes may agree by chance; then every output would be wrong.
+        Their sizes may agree by chance; then every output would be wrong.
         """
         flags = self.args if self.cfg is None else self.cfg  # fairseq's older tasks have no cfg
         refuse_other_dictionaries(flags.data, state_dict, self._digests())
@@ -55,11 +133,7 @@ class DictionaryDigests:
 
 
 class AutocastOnCPU:
-    """Gives a task --amp in bfloat16 on a CPU, where fairseq has none; comes before its class.
-
-    Parameters, moments, normalization, softmax and loss stay in float32. bfloat16 needs no loss
-    scaling.
-    """
+    """Gives a task --amp in bfloat16 on a CPU, where fairseq has none; comes before its class."""
 
     def train_step(
         self, sample: dict, model: Any, criterion: Any, optimizer: Any, *args: Any, **kwargs: Any

@@ -16,19 +16,11 @@ from vaswani_plugin.fairseq_plugin.tasks._common import AutocastOnCPU, Dictionar
 
 
 class LossAfterDataset(BaseWrapperDataset):
-    """A `MonolingualDataset` whose targets up to and including the first `symbol` are padding.
+    """A `MonolingualDataset` whose targets up to and including the first `symbol` are padding."""
 
-    Args:
-        dataset: one sentence a sample.
-        symbol: number of the token.
-        dictionary: names the padding and the symbol.
-    """
-
-    def __init__(self, dataset, symbol: int, dictionary: Dictionary) -> None:
+    def __init__(self, dataset, symbol: str, dictionary: Dictionary) -> None:
         super().__init__(dataset)
-        self.symbol = symbol
-        self.name = dictionary[symbol]
-        self.pad = dictionary.pad()
+        self.name, self.symbol, self.pad = symbol, dictionary.index(symbol), dictionary.pad()
 
     def collater(self, samples: list[dict]) -> dict:
         """fairseq's batch, with padding in place of the targets up to the symbol.
@@ -52,7 +44,7 @@ class LossAfterDataset(BaseWrapperDataset):
         if not len(places):
             raise UserError(
                 f"sentence {sample['id'] + 1} holds no {self.name}, after which --loss-after "
-                f"begins to learn; give every line one"
+                "begins to learn; give every line one"
             )
         return int(places[0]) + 1
 
@@ -82,38 +74,23 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, DictionaryDigests, LanguageMode
 
     @classmethod
     def setup_task(cls, args, **kwargs) -> "VaswaniLanguageModelingTask":
-        """Load the dictionary, and check the flags.
-
-        Raises:
-            UserError: when --loss-after can't be done.
-        """
-        task = super().setup_task(args, **kwargs)
-        symbol = args.loss_after
-        if symbol is not None:
-            if str(args.sample_break_mode) != "eos":
-                raise UserError(
-                    f"--loss-after {symbol} needs one line a sample: give --sample-break-mode eos"
-                )
-            if symbol not in task.dictionary:
-                raise UserError(
-                    f"--loss-after {symbol}: {args.data} has no such word in its dict.txt; give "
-                    f"the symbol that stands between the parts of each line"
-                )
-        return task
+        """Load the dictionary; refuse --loss-after without one line a sample."""
+        if args.loss_after is not None and str(args.sample_break_mode) != "eos":
+            raise UserError("--loss-after needs one line a sample: give --sample-break-mode eos")
+        return super().setup_task(args, **kwargs)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs) -> None:
         """Load a split; see fairseq's task."""
         super().load_dataset(split, epoch, combine, **kwargs)
         if self.args.loss_after is not None:
-            symbol = self.dictionary.index(self.args.loss_after)
-            self.datasets[split] = LossAfterDataset(self.datasets[split], symbol, self.dictionary)
+            after = self.args.loss_after
+            self.datasets[split] = LossAfterDataset(self.datasets[split], after, self.dictionary)
 
     def eval_lm_dataloader(self, dataset, *args: Any, **kwargs: Any):
         """The batches of `fairseq-eval-lm`, all of them.
 
-        Raises:
-            UserError: when a sample exceeds the model's positions (fairseq would skip it; if it
-                skips all, it reports "Perplexity: 1.00"); or when options don't fit together.
+        Refuses samples of more tokens than the model has positions: fairseq would skip them; if it
+        skips all, it reports "Perplexity: 1.00".
         """
         given = inspect.signature(super().eval_lm_dataloader).bind(dataset, *args, **kwargs)
         given.apply_defaults()

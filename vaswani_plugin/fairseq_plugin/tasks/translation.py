@@ -1,9 +1,10 @@
-"""Translation as the paper does it (section 6.1), over fairseq's translation task."""
+"""Translation (section 6.1) and parsing (section 6.3), over fairseq's translation task."""
 
 import argparse
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -15,20 +16,17 @@ from fairseq.sequence_scorer import SequenceScorer
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
 from vaswani_plugin.fairseq_plugin.tasks._common import (
     AutocastOnCPU,
     DictionaryDigests,
-    TextDictionary,
-)
-from vaswani_plugin.fairseq_plugin.tasks._pairs import (
-    SentencePairs,
+    KnownLengths,
     fitting_max_tokens,
     indices_in_training,
     tokens_of_batches,
 )
-from vaswani_plugin.search.options import PAPER_DECODING, SearchOptions
+from vaswani_plugin.search.options import PAPER_DECODING, PARSER_DECODING, SearchOptions
+from vaswani_plugin.search.well_formed import Grammar
 
 logger = logging.getLogger(__name__)
 
@@ -75,26 +73,10 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         if "beam" in known:
             parser.set_defaults(**cls.decoding, decoding_is_complete=True)
 
-    @classmethod
-    def load_dictionary(cls, filename: str) -> TextDictionary:
-        """Load a dict.txt; see fairseq's task."""
-        return TextDictionary.load(filename)
-
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs) -> None:
-        """Load a split; see fairseq's task.
-
-        Raises:
-            UserError: --real-tokens is given for pairs that fairseq batches.
-        """
+        """Load a split; see fairseq's task."""
         super().load_dataset(split, epoch, combine, **kwargs)
-        pairs = self.datasets[split]
-        if SentencePairs.can_hold(pairs):
-            self.datasets[split] = SentencePairs(pairs)
-        elif split == self.cfg.train_subset and self.cfg.real_tokens:
-            raise UserError(
-                f"--real-tokens {self.cfg.real_tokens}: not with --load-alignments; leave out one"
-                " of them"
-            )
+        self.datasets[split] = KnownLengths(self.datasets[split])
 
     def get_batch_iterator(
         self,
@@ -106,15 +88,12 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
     ) -> EpochBatchIterating:
         """Batches of a data set; see fairseq's task. For the training set, logs how full they are.
 
-        Raises:
-            UserError: --real-tokens can't be reached, or --max-tokens is missing.
+        A `UserError` says that --real-tokens can't be reached.
         """
         make_batches = super().get_batch_iterator
-        is_training = isinstance(dataset, SentencePairs) and (
-            dataset is self.datasets.get(self.cfg.train_subset)
-        )
+        is_training = dataset is self.datasets.get(self.cfg.train_subset)
         # Each epoch asks again, and fairseq keeps the batches.
-        if not is_training or dataset.tgt is None or dataset in self.dataset_to_epoch_iter:
+        if not is_training or dataset.dataset.tgt is None or dataset in self.dataset_to_epoch_iter:
             return make_batches(dataset, max_tokens, max_sentences, *args, **kwargs)
         indices = indices_in_training(dataset, kwargs.get("max_positions"))
         if self.cfg.real_tokens and len(indices):
@@ -141,21 +120,14 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         """fairseq's `build_generator` with our search, and the paper's values for missing options.
 
         Options that our search lacks are handled by fairseq's generator, and the log says so.
-
-        Raises:
-            UserError: when options contradict each other or the models don't fit together.
         """
         args = self.complete_decoding(args)
-        if getattr(args, "replace_unk", None) is not None:
-            raise UserError("--replace-unk fails in this version of fairseq; use subwords instead")
         extra = dict(extra_gen_cls_kwargs or {})
         request_attention(models, bool(getattr(args, "print_alignment", None)))
-        reason = None
         if seq_gen_cls is None and not getattr(args, "score_reference", False):
             reason = self._unsupported_option(models, args, extra)
             if reason is None:
                 return self._own_generator(models, args, extra, prefix_allowed_tokens_fn)
-        if reason:
             logger.warning(
                 "%s: fairseq's own generator decodes, with its length penalty and stopping", reason
             )
@@ -175,13 +147,8 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
     def complete_decoding(self, args: Any) -> argparse.Namespace:
         """Generation options, with the paper's values for those that the user did not give.
 
-        Args:
-            args: in a Namespace every value counts as given. In a configuration, such as a
-                checkpoint's, a value that equals fairseq's default counts as not given, unless
-                `decoding_is_complete`.
-
-        Returns:
-            A complete Namespace.
+        In a Namespace every value counts as given. In a configuration, such as a checkpoint's, a
+        value that equals fairseq's default does not, unless `decoding_is_complete`.
         """
         if isinstance(args, argparse.Namespace):
             return argparse.Namespace(**{**self.decoding, **vars(args)})
@@ -195,12 +162,8 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         return argparse.Namespace(**{**self.decoding, **given})
 
     def _own_generator(self, models, args, extra: dict, choose) -> BeamSearchGenerator:
-        known = {f.name for f in fields(SearchOptions)}
-        given = {
-            name: getattr(args, name)
-            for name in known
-            if getattr(args, name, None) is not None and name != "length_penalty"
-        }
+        names = {f.name for f in fields(SearchOptions)} - {"length_penalty"}
+        given = {n: value for n in names if (value := getattr(args, n, None)) is not None}
         options = SearchOptions(**given, length_penalty=str(self.cfg.length_penalty))
         extra = {k: v for k, v in extra.items() if k not in ("lm_model", "lm_weight")}
         choose = choose or getattr(args, "prefix_allowed_tokens_fn", None)
@@ -224,6 +187,44 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         return None
 
 
+@dataclass
+class VaswaniParsingConfig(VaswaniTranslationConfig):
+    """Our translation task with longer outputs for trees, and the choice of the constraint."""
+
+    max_source_positions: int = field(
+        default=2048, metadata={"help": "max number of tokens in the source sequence"}
+    )
+    max_target_positions: int = field(
+        default=4096, metadata={"help": "max number of tokens in the target sequence"}
+    )
+    unconstrained: bool = field(
+        default=False,
+        metadata={"help": "let the search also write what is no tree, as the paper's does"},
+    )
+
+
+@register_task("vaswani_parsing", dataclass=VaswaniParsingConfig)
+class VaswaniParsingTask(VaswaniTranslationTask):
+    """Parsing (section 6.3): words, whole or in units that end by @@, into a linearized tree.
+
+    The symbols are those of text/linearization.py. By default our decoder writes well-formed trees
+    only; the paper's decoder has no such constraint.
+    """
+
+    cfg: VaswaniParsingConfig
+    decoding = PARSER_DECODING
+
+    @cached_property
+    def grammar(self) -> Grammar:
+        """The words and tree symbols of the dictionaries."""
+        return Grammar(self.source_dictionary, self.target_dictionary)
+
+    def _own_generator(self, models, args, extra: dict, choose) -> BeamSearchGenerator:
+        if not self.cfg.unconstrained:
+            extra = {**extra, "start_tracking": (self.grammar.start_tracking,)}
+        return super()._own_generator(models, args, extra, choose)
+
+
 def empty_hypothesis(other: dict[str, Any], eos: int) -> dict[str, Any]:
     """A translation of no words, of probability 1, with the keys of another hypothesis."""
     attention, alignment = other["attention"], other["alignment"]
@@ -240,10 +241,6 @@ def empty_hypothesis(other: dict[str, Any], eos: int) -> dict[str, Any]:
 def request_attention(models: list, is_wanted: bool) -> None:
     """Let models return their attention to the source in incremental decoding, or save the work."""
     decoders = [model.decoder for model in models if hasattr(model, "decoder")]
-    if is_wanted and all(getattr(decoder, "attention", True) is None for decoder in decoders):
-        raise UserError(
-            "the model has no attention, so there are no alignments; drop --print-alignment"
-        )
     for decoder in decoders:
         for name in ("alignment_wanted", "need_attn"):
             if hasattr(decoder, name):

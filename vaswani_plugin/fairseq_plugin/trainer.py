@@ -18,48 +18,25 @@ from fairseq.trainer import Trainer
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.fairseq_plugin import preemption, save_folder
 from vaswani_plugin.fairseq_plugin.defaults import PAPER_VALUES, report
-from vaswani_plugin.fairseq_plugin.training import checkpoints, preemption
 from vaswani_plugin.inference.models import mismatches_explained
 
 logger = logging.getLogger(__name__)
 
-PATIENCE = "patience"
-"""Key of the state of early stopping in a checkpoint."""
 AUTOMATIC = "checkpoint_last.pt"
 """fairseq's default of --restore-file: resume if there is a checkpoint."""
-FAIRSEQS_RATE = [0.25]
-"""fairseq's default of --lr."""
 DEFAULT_LIMIT = 10
 """Of updates in a row without finite gradients, for optimizers without the flag."""
 
 
-def refuse_what_cannot_train(cfg: Any) -> None:
-    """Refuse flags that can't train together or here; warn of an --lr without effect."""
-    common = cfg.common
-    if common.fp16 and (common.cpu or not torch.cuda.is_available()):
-        raise UserError("--fp16 is for GPUs; on a CPU give --amp or --bf16, or leave it out")
-    if common.bf16 and common.amp:
+def refuse_lossy_precision(common: Any) -> None:
+    """Refuse flags with which bfloat16 or float16 weights are trained without float32 copies."""
+    efficient = common.memory_efficient_bf16 or common.memory_efficient_fp16
+    if efficient or (common.bf16 and common.amp):
         raise UserError(
-            "--bf16 and --amp: together they would train bfloat16 weights without float32 copies;"
-            " leave out one of them"
-        )
-    for flag in ("memory_efficient_bf16", "memory_efficient_fp16"):
-        if common[flag]:
-            raise UserError(
-                f"--{flag.replace('_', '-')} keeps no float32 copies of weights, and small updates"
-                f" are lost; give --{flag[-4:]}"
-            )
-    if cfg.checkpoint.best_checkpoint_metric == "bleu" and not getattr(
-        cfg.task, "eval_bleu", False
-    ):
-        raise UserError("--best-checkpoint-metric bleu needs --eval-bleu")
-    rates, schedule = list(cfg.optimization.lr), getattr(cfg.lr_scheduler, "_name", None)
-    if schedule == PAPER_VALUES["lr_scheduler"] and rates != FAIRSEQS_RATE:
-        logger.warning(
-            "--lr %s has no effect: --lr-scheduler vaswani takes the rate from Eq. 3; scale it "
-            "with --lr-factor, or choose another scheduler",
-            ",".join(map(str, rates)),
+            "--memory-efficient-bf16, --memory-efficient-fp16, or --bf16 with --amp: small updates"
+            " would be lost; give one of --bf16, --fp16, --amp"
         )
 
 
@@ -84,24 +61,13 @@ def first_nonfinite(model: torch.nn.Module) -> str:
 
 
 class VaswaniTrainer(Trainer):
-    """Resumes, exits on a signal, skips updates that are not finite, and always keeps a good save.
-
-    Args:
-        cfg: fairseq's whole configuration.
-        task: of fairseq or ours.
-        model: the model.
-        criterion: the loss.
-        quantizer: fairseq's, or None.
-
-    Raises:
-        UserError: flags can't be done.
-    """
+    """Resumes, exits on a signal, skips updates that are not finite, and keeps a good save."""
 
     def __init__(
         self, cfg: Any, task: Any, model: Any, criterion: Any, quantizer: Any = None
     ) -> None:
         preemption.listen()
-        refuse_what_cannot_train(cfg)
+        refuse_lossy_precision(cfg.common)
         super().__init__(cfg, task, model, criterion, quantizer)
         self.preemption = preemption.REQUEST
         self.nonfinite = self.nonfinite_in_a_row = 0
@@ -110,19 +76,12 @@ class VaswaniTrainer(Trainer):
 
     # --- the start ---
 
-    def load_checkpoint(
-        self,
-        filename: str,
-        reset_optimizer: bool = False,
-        *args: Any,
-        reset_meters: bool = False,
-        **kwargs: Any,
-    ) -> dict[str, Any] | None:
+    def load_checkpoint(self, filename: str, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
         """Lock the folder and load; see fairseq's method.
 
         With fairseq's default --restore-file, the newest good checkpoint replaces a `filename`
-        that is damaged or missing. A training that has done all its updates, or was stopped early,
-        ends after loading; fairseq would go on.
+        that is damaged or missing. A training that has done all its updates ends after loading;
+        fairseq would do one more.
 
         Raises:
             UserError: the folder is in use, or no checkpoint can be used.
@@ -132,7 +91,7 @@ class VaswaniTrainer(Trainer):
         options.load_checkpoint_on_all_dp_ranks = True
         preemption.listen(is_training=True)
         if self.is_data_parallel_master and not options.no_save:
-            checkpoints.hold(Path(options.save_dir))
+            save_folder.hold(Path(options.save_dir))
             for leftover in Path(options.save_dir).glob("checkpoint*.pt.tmp"):
                 leftover.unlink()
         last = Path(options.save_dir, f"checkpoint_last{self.checkpoint_suffix}.pt")
@@ -142,57 +101,39 @@ class VaswaniTrainer(Trainer):
                 f"checkpoint {filename}: there is no such file; give its path from here, or leave"
                 " the flag out"
             )
-        chosen = given
-        # with --no-last-checkpoints a start begins anew; sharded workers each have their own file
-        if not (is_named or options.no_last_checkpoints or self.is_fsdp):
-            chosen = self._choose(last)
-        loaded = self._load(
-            str(chosen), reset_optimizer, *args, reset_meters=reset_meters, **kwargs
-        )
+        # with --no-last-checkpoints a start begins anew
+        chosen = given if is_named or options.no_last_checkpoints else self._choose(last)
+        self._refuse_what_some_workers_lack(chosen)
+        with mismatches_explained(str(chosen)):
+            loaded = super().load_checkpoint(str(chosen), *args, **kwargs)
         if chosen != given:
             logger.warning("resuming from %s, update %d", chosen, self.get_num_updates())
-        if loaded is not None and not (reset_optimizer or reset_meters):
-            checkpoints.restore_patience(loaded.get(PATIENCE, {}))
-        if end := self._reason_to_end():
-            logger.info("the training was complete: %s", end)
+        updates, wanted = self.get_num_updates(), self.cfg.optimization.max_update
+        if 0 < wanted <= updates:
+            logger.info("the training was complete: %d of %d updates", updates, wanted)
             self.cfg.optimization.stop_min_lr = math.inf  # fairseq's only exit before an update
-            if chosen != given and self.should_save_checkpoint_on_current_rank:
-                if not options.no_save:  # a complete training doesn't save again
-                    PathManager.copy(str(chosen), filename, overwrite=True)
         return loaded
 
     def _choose(self, last: Path) -> Path:
         """The checkpoint that the first worker chose, in this worker's own folder."""
-        is_first = self.is_data_parallel_master
-        name = checkpoints.choose(last, self.checkpoint_suffix).name if is_first else None
+        name = save_folder.choose(last).name if self.is_data_parallel_master else None
         if self.data_parallel_world_size > 1:
             group, device = self.data_parallel_process_group, self.device
             name = distributed_utils.broadcast_object(name, 0, group, device)
         return last.with_name(name)
 
-    def _load(self, filename: str, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
-        """Load as fairseq does; refuse a file that only some workers see, who would deadlock."""
+    def _refuse_what_some_workers_lack(self, chosen: Path) -> None:
+        """Refuse a file that only some workers see: they would wait for each other for ever."""
         workers = self.data_parallel_world_size
-        if workers > 1:
-            seen = torch.tensor([float(PathManager.isfile(filename))], device=self.device)
-            distributed_utils.all_reduce(seen, group=self.data_parallel_process_group)
-            if 0 < seen.item() < workers:
-                raise UserError(
-                    f"checkpoint {filename}: only {seen.item():.0f} of {workers} workers see it;"
-                    " give all nodes the same --save-dir, in a folder that they share"
-                )
-        with mismatches_explained(filename):
-            return super().load_checkpoint(filename, *args, **kwargs)
-
-    def _reason_to_end(self) -> str | None:
-        """Why no update is left to do; None if there are more."""
-        updates, wanted = self.get_num_updates(), self.cfg.optimization.max_update
-        if 0 < wanted <= updates:
-            return f"{updates} of {wanted} updates"
-        bad, borne = checkpoints.patience().get("num_runs", 0), self.cfg.checkpoint.patience
-        if 0 < borne <= bad:
-            return f"{bad:.0f} validations without a better one; raise --patience {borne} to go on"
-        return None
+        if workers == 1:
+            return
+        seen = torch.tensor([float(chosen.is_file())], device=self.device)
+        distributed_utils.all_reduce(seen, group=self.data_parallel_process_group)
+        if 0 < seen.item() < workers:
+            raise UserError(
+                f"checkpoint {chosen}: only {seen.item():.0f} of {workers} workers see it; give all"
+                " nodes the same --save-dir, in a folder that they share"
+            )
 
     # --- the steps ---
 
@@ -225,17 +166,12 @@ class VaswaniTrainer(Trainer):
         """fairseq's method; a norm that is not finite ends the step, not the training.
 
         --fp16, and --amp on a GPU, keep fairseq's behaviour: they find the loss scale by overflows.
-        On a CPU --amp has no loss scale, and fairseq would apply the update.
 
         Raises:
             NonfiniteNorm: before the gradients are scaled, which would spread a NaN to all of them.
         """
         common = self.cfg.common
-        scaled = common.fp16 or (common.amp and self.cuda)
-        apart = self.cfg.optimization.use_bmuf or (
-            self.cfg.distributed_training.ddp_backend == "slowmo"
-        )  # workers that share no gradients: one that skips would count one update fewer
-        if scaled or apart or self.is_fsdp or self.tpu:
+        if common.fp16 or (common.amp and self.cuda):
             return super().clip_grad_norm(clip_norm)
         return self.optimizer.clip_grad_norm(clip_norm, aggregate_norm_fn=refuse_nonfinite)
 
@@ -268,23 +204,17 @@ class VaswaniTrainer(Trainer):
         return logged
 
     def save_checkpoint(self, filename: str, extra_state: dict[str, Any]) -> str | None:
-        """Write a save's first file, which fairseq then copies, and what --patience counts.
+        """Write a save's first file, which fairseq then copies.
 
         Raises:
             UserError: when the disk is full or can't be written to.
         """
-        extra_state = {**extra_state, PATIENCE: checkpoints.patience()}
         try:
             return super().save_checkpoint(filename, extra_state)
-        except Exception as error:
-            cause: BaseException | None = error  # PyTorch raises another error behind the system's
-            while cause is not None and not isinstance(cause, OSError):
-                cause = cause.__cause__ or cause.__context__
-            if cause is None:
-                raise
+        except (OSError, RuntimeError) as error:  # PyTorch's own hides the system's
             raise UserError(
                 f"the checkpoint of update {self.get_num_updates()} can't be saved to"
-                f" {Path(filename).parent} ({cause.strerror or cause}): the training ends here,"
+                f" {Path(filename).parent} ({error.__context__ or error}): the training ends here,"
                 " earlier checkpoints are unharmed; make room, and the same command resumes"
             ) from error
 

@@ -5,7 +5,6 @@ update and saves a checkpoint. Then it exits before the next update: a validatio
 is due, is finished and saved as usual.
 """
 
-import atexit
 import logging
 import multiprocessing
 import os
@@ -13,7 +12,6 @@ import signal
 import sys
 import threading
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ from fairseq.data.iterators import EpochBatchIterating
 from fairseq.distributed import utils as distributed_utils
 from fairseq.trainer import Trainer
 
-from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED
+from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED as CODE
 from vaswani_plugin.fairseq_plugin.patches.command_lines import is_fairseq_command
 
 logger = logging.getLogger(__name__)
@@ -52,21 +50,13 @@ class Request:
         self.saved = True
 
     def exit_if_saved(self, trainer: Trainer) -> None:
-        """End the process before the next step, with `EXIT_CODE_WHEN_PREEMPTED`."""
+        """End the process before the next step, with exit code 75."""
         if not self.saved:
             return
         any_worker(trainer, True)  # the worker that saves may need longer than the others
-        options = trainer.cfg.checkpoint
-        is_lost = options.no_save or options.no_last_checkpoints
-        logger.warning(
-            "left as asked after update %d, exit code %d: %s",
-            trainer.get_num_updates(),
-            EXIT_CODE_WHEN_PREEMPTED,
-            "no last checkpoint, by your options; the same command begins anew"
-            if is_lost
-            else "the same command resumes",
-        )
-        raise SystemExit(EXIT_CODE_WHEN_PREEMPTED)
+        updates = trainer.get_num_updates()
+        logger.warning("left as asked after update %d, exit code %d", updates, CODE)
+        raise SystemExit(CODE)
 
 
 REQUEST = Request()
@@ -82,10 +72,8 @@ def listen(is_training: bool = False) -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _on_signal)
-            # A process that ends has nothing to save, and an exception would print a traceback.
-            atexit.register(signal.signal, number, signal.SIG_IGN)
-    if is_training:
-        _set_up_loader_workers()
+    if is_training and hasattr(signal, "sigwaitinfo"):  # Linux: data-loader workers are forks
+        os.register_at_fork(after_in_child=_accept_only_signals_of_parent)
 
 
 def any_worker(trainer: Trainer, value: bool) -> bool:
@@ -104,13 +92,7 @@ def _on_signal(number: int, frame: Any) -> None:
     for worker in workers:
         os.kill(worker.pid, number)
     if not (REQUEST.is_training or workers):
-        raise SystemExit(EXIT_CODE_WHEN_PREEMPTED)  # there is nothing to save yet
-
-
-@cache  # it can't be undone
-def _set_up_loader_workers() -> None:
-    if hasattr(signal, "sigwaitinfo"):  # Linux, where data-loader workers are forks
-        os.register_at_fork(after_in_child=_accept_only_signals_of_parent)
+        raise SystemExit(CODE)  # there is nothing to save yet
 
 
 def _accept_only_signals_of_parent() -> None:

@@ -4,12 +4,7 @@ import errno
 import fcntl
 import logging
 import os
-import pickle
-import re
 import socket
-import struct
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
@@ -19,12 +14,6 @@ from vaswani_plugin.errors import CheckpointError, UserError
 from vaswani_plugin.inference.checkpoints import damage
 
 logger = logging.getLogger(__name__)
-
-# Errors that the unpickler raises for a broken file, or for a file that is no pickle.
-_UNREADABLE = (
-    *(pickle.UnpicklingError, OSError, RuntimeError, EOFError, LookupError),
-    *(AttributeError, TypeError, ValueError, AssertionError, struct.error),
-)
 
 # --- one run at a time ---
 
@@ -65,37 +54,28 @@ def hold(folder: Path) -> None:
 # --- what a start resumes from ---
 
 
-def choose(last: Path, suffix: str) -> Path:
+def choose(last: Path) -> Path:
     """`last`, or the newest good checkpoint of its folder where `last` is damaged or gone.
 
-    Args:
-        last: where fairseq looks; returned if the folder has no checkpoint, as at a first start.
-        suffix: of the file names; "" without shards.
-
-    Raises:
-        CheckpointError: when there are checkpoints, and all are damaged.
+    Returns `last`, too, if the folder has no checkpoint, as at a first start. If it has some, and
+    all are damaged, that is a `CheckpointError`.
     """
-    damaged = {}
     if last.is_file():
         if (wrong := damage(last)) is None:
             return last
         logger.warning("%s %s: looking for the checkpoint before it", last, wrong)
-        damaged[last] = wrong
-    names = rf"checkpoint(\d+|_\d+_\d+|_best|\.best_.+){re.escape(suffix)}\.pt"
-    others = [path for path in last.parent.glob("checkpoint*.pt") if re.fullmatch(names, path.name)]
-    found = [(updates, path) for path in others if (updates := _updates_of(path)) is not None]
+    paths = list(last.parent.glob("checkpoint*.pt"))
+    found = [(updates, path) for path in paths if (updates := _updates_of(path)) is not None]
     for _, path in sorted(found, reverse=True):
         if damage(path) is None:
             return path
-    # a file too damaged to give its update counts, too: the training must not begin anew
-    damaged |= {path: wrong for path in others if (wrong := damage(path))}
-    if not damaged:
-        return last
-    path, wrong = next(iter(damaged.items()))
-    raise CheckpointError(
-        f"checkpoint {path} cannot be read: it {wrong}, and there is no good one in its folder; use"
-        " another one that you put back there, or give another --save-dir to train from the start"
-    )
+    for path in [last, *paths]:
+        if path.is_file() and (wrong := damage(path)):
+            raise CheckpointError(
+                f"checkpoint {path} cannot be read: it {wrong}, and there is no good one in its"
+                " folder; put one there, or give another --save-dir to train from the start"
+            )
+    return last
 
 
 def _updates_of(path: Path) -> int | None:
@@ -107,23 +87,5 @@ def _updates_of(path: Path) -> int | None:
         state = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
         resumable = "train_iterator" in state["extra_state"] and state.get("last_optimizer_state")
         return state["optimizer_history"][-1]["num_updates"] if resumable else None
-    except _UNREADABLE:
+    except Exception:  # a broken pickle raises anything
         return None
-
-
-def patience() -> dict[str, float]:
-    """What --patience counts: the best validation, and the number of validations since then."""
-    counted = [vars(function) for function in _early_stopping() if hasattr(function, "best")]
-    return {key: float(counted[0][key]) for key in ("best", "num_runs")} if counted else {}
-
-
-def restore_patience(counted: dict[str, float]) -> None:
-    """Go on counting from a checkpoint; fairseq would begin anew and train on."""
-    for function in _early_stopping():
-        vars(function).update(counted)
-
-
-def _early_stopping() -> list[Callable]:
-    """fairseq's function that counts, of each module that is its command."""
-    modules = (sys.modules.get(name) for name in ("fairseq_cli.train", "__main__"))
-    return [module.should_stop_early for module in modules if hasattr(module, "should_stop_early")]

@@ -1,1 +1,0 @@
-"""Training that continues after faults."""
