@@ -81,16 +81,12 @@ def test_another_dictionary(run_fairseq, toy_data_bin, stock_checkpoint, tmp_pat
     for path in other_data.glob("dict.*.txt"):
         words = path.read_text(encoding="utf-8").split("\n")
         path.write_text("\n".join(words[:16]) + "\n", encoding="utf-8")
-    generated = last_line(generate(run_fairseq, other_data, stock_checkpoint))
     (tmp_path / "save").mkdir()
     shutil.copy(stock_checkpoint, tmp_path / "save")
-    resumed = one_line(
-        run_fairseq("train", other_data, *STOCK_TINY, "--save-dir", tmp_path / "save")
-    )
-    for line in (generated, resumed):
-        assert line.startswith("error: checkpoint ") and "checkpoint_last.pt" in line
-        assert "does not fit this model (size mismatch for " in line
-        assert "give the data folder" in line
+    line = one_line(run_fairseq("train", other_data, *STOCK_TINY, "--save-dir", tmp_path / "save"))
+    assert line.startswith("error: checkpoint ") and "checkpoint_last.pt" in line
+    assert "does not fit this model (size mismatch for " in line
+    assert "give the data folder" in line
 
 
 def test_missing_files(run_fairseq, toy_data_bin, tmp_path):
