@@ -101,7 +101,7 @@ def test_words_that_are_added_later_change_nothing(task, model):
 
 
 def test_a_source_that_is_longer_than_the_positions(task, model):
-    with pytest.raises(ValueError, match="65 tokens and the model 64 positions"):
+    with pytest.raises(ValueError, match="65 tokens; the model has 64 positions"):
         make_generator(task, [model]).generate([model], make_sample([[5, 6], [5] * 64]))
 
 
