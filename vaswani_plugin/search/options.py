@@ -88,7 +88,8 @@ class Options:
         top_k: draw among the k likeliest tokens only.
         top_p: draw among the fewest tokens whose probabilities sum to at least p.
         temperature: divides the logits; below 1 makes likely tokens likelier; None: 1.
-        seed: makes samples repeatable: the same texts give the same samples. None: a new one.
+        seed: makes samples of `Translator` and `LanguageModel` repeatable: the same texts give the
+            same samples. None: a new one.
     """
 
     beam: int | None = None
