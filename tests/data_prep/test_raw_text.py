@@ -108,7 +108,7 @@ def test_scitldr(tmp_path):
     assert list(READERS["scitldr"](path)) == [Example(["One thing.", "Another."], ["A.", "B."])]
     for other in ([], {"source": "text", "target": ["t"]}, {"source": ["text"], "target": [1]}):
         write_lines(tmp_path / "train.jsonl", [record, other])
-        with pytest.raises(UserError, match="train.jsonl:2: .*needs '.*', a list of texts"):
+        with pytest.raises(UserError, match="train.jsonl:2: must be a JSON object with the lists"):
             list(READERS["scitldr"](path))
 
 

@@ -169,11 +169,8 @@ def test_undo_takes_whatever_a_model_writes(decode):
 
 
 def test_what_is_no_model_is_refused(folder, tmp_path):
-    """Also pieces that are no UTF-8: some such models load, others do not."""
     content = (folder / "m.model").read_bytes()
-    damaged = [content.replace(letter.encode(), b"\xc3\xff") for letter in "\u00e9\u0153"]
-    for damage in (b"", b"no model\n", content[:-9], *damaged):
-        assert damage != content
+    for damage in (b"", b"no model\n", content[:-9]):
         (tmp_path / "bad.model").write_bytes(damage)
         with pytest.raises(UserError, match="bad.model: not a sentencepiece model"):
             wordpiece.make_encoder(tmp_path / "bad.model")("b\u00e9c\u00e9")

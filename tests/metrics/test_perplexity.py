@@ -13,7 +13,7 @@ from vaswani_plugin.metrics.perplexity import (
     rates,
 )
 from vaswani_plugin.metrics.scored_text import read_scored_text
-from vaswani_plugin.text.dictionary import load_text_dictionary, write_dictionary
+from vaswani_plugin.text.dictionary import Dictionary, write_dictionary
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import Settings
 
@@ -71,7 +71,7 @@ def test_what_a_model_of_another_text_cannot_know(tmp_path):
     pipeline = Pipeline(
         Settings("en", "de", False, False, tokenizer="none", subwords="none"), tmp_path
     )
-    dictionary = load_text_dictionary(tmp_path)
+    dictionary = Dictionary.load(tmp_path / "dict.txt")
     text = read_scored_text(tmp_path / "text", dictionary, pipeline, True)
     assert text.tokens.unknown == 1
     said = "1 of 2 lines don't come back", "trained on lines apart", "1 of 6 tokens"

@@ -30,10 +30,10 @@ from vaswani_plugin.model.configuration import (
     Configuration,
 )
 from vaswani_plugin.text.dictionary import (
+    TEXT_DICTIONARY,
     Dictionary,
     dictionary_name,
     languages_of,
-    load_text_dictionary,
 )
 from vaswani_plugin.text.settings import AnySettings, Settings, TextSettings, TreeSettings
 
@@ -110,7 +110,7 @@ def load_model(
             raise ForeignModel(f"{path} holds {name!r}")
         weights, of_task = state["model"], task
         if reads_text:
-            target = source = load_text_dictionary(data)
+            target = source = Dictionary.load(data / TEXT_DICTIONARY)
             digests = {"target": target.digest()}
             if task.get("add_bos_token"):
                 raise UserError(

@@ -37,43 +37,25 @@ _MAGIC = b"MMIDIDX\0\0"
 _ITEM_TYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2", 9: "<u4", 10: "<u8"}
 
 
-def read_sizes(prefix: str | Path) -> np.ndarray:
-    """Reads the number of tokens of each line of a binary text, (lines,), int64; </s> counts.
+def read_numbers(prefix: str | Path) -> tuple[np.ndarray, np.ndarray]:
+    """Reads a binary text; `prefix` is its path without `.bin` or `.idx`.
 
-    Args:
-        prefix: path without `.bin` or `.idx`.
+    Returns:
+        The numbers of all lines, one line after the other, (tokens,) of the file's own integer
+        type; and the number of tokens of each line, (lines,), int64. </s> counts.
 
     Raises:
         UserError: the .idx file is no index, or not the index of this text; names the file.
-        OSError: a file can't be read.
     """
-    return _read_index(prefix)[0]
-
-
-def read_numbers(prefix: str | Path) -> tuple[np.ndarray, np.ndarray]:
-    """Reads the numbers of all lines of a binary text, one line after the other, and their sizes.
-
-    Arguments and errors are those of `read_sizes`.
-
-    Returns:
-        (tokens,) of the file's own integer type, and (lines,), int64.
-    """
-    sizes, kind = _read_index(prefix)
-    return np.fromfile(f"{prefix}.bin", _ITEM_TYPES[kind]), sizes
-
-
-def _read_index(prefix: str | Path) -> tuple[np.ndarray, int]:
-    """Reads the sizes of the lines, and fairseq's code of the integer type."""
     content = Path(f"{prefix}.idx").read_bytes()
     magic, version, kind, lines = _HEADER.unpack(content[: _HEADER.size].ljust(_HEADER.size, b"\0"))
-    expected = _HEADER.size + 12 * lines
-    if (magic, version) != (_MAGIC, 1) or kind not in _ITEM_TYPES or len(content) != expected:
+    if (magic, version) != (_MAGIC, 1) or len(content) != _HEADER.size + 12 * lines:
         raise UserError(f"{prefix}.idx: no index of fairseq's mmap kind: binarize the text again")
     sizes = np.frombuffer(content, "<i4", lines, _HEADER.size).astype(np.int64)
-    total = int(sizes.sum()) * np.dtype(_ITEM_TYPES[kind]).itemsize
-    if (sizes < 0).any() or total != Path(f"{prefix}.bin").stat().st_size:
+    numbers = np.fromfile(f"{prefix}.bin", _ITEM_TYPES[kind])
+    if sizes.sum() != len(numbers):
         raise UserError(f"{prefix}.idx: isn't the index of {prefix}.bin: binarize the text again")
-    return sizes, kind
+    return numbers, sizes
 
 
 def _type_code(rows: int) -> str:
@@ -99,10 +81,7 @@ def make_numberer(symbols: list[str]) -> Callable[[Block], tuple[bytes, bytes]]:
 
 
 def padded(entries: Entries, padding_factor: int) -> Entries:
-    """Adds `madeupword0000` and so on, with count 0, up to a multiple of `padding_factor` rows.
-
-    The four special rows count.
-    """
+    """Adds `madeupword0000` and so on up to a multiple of rows, of which four are special."""
     rows = dict(entries)
     number = 0
     while (len(SPECIAL_SYMBOLS) + len(rows)) % padding_factor:
@@ -119,19 +98,16 @@ def build_dictionary(
     also: Iterable[str] = (),
     most_rows: int | None = None,
 ) -> Entries:
-    """Counts the symbols of all files, by so many workers.
+    """Counts the symbols of all files, plain or `.gz`.
 
     Args:
-        paths: the files, plain or `.gz`.
+        paths: the files.
         threshold: rarer symbols are left out and become <unk>.
         padding_factor: as in `padded`.
         workers: number of processes.
         also: symbols that get a row, whether the files have them or not.
         most_rows: the most frequent symbols are kept, so many that with the special ones there are
             no more rows than this; the others become <unk>. None: all are kept.
-
-    Raises:
-        UserError: a file can't be read as text.
     """
     counts = word_counts(paths, workers)
     for symbol in SPECIAL_SYMBOLS:
@@ -146,11 +122,7 @@ def build_dictionary(
 
 
 def binarize(source: str, prefix: Path, entries: Entries, workers: int) -> int:
-    """Writes PREFIX.bin and PREFIX.idx by a dictionary; returns the number of lines.
-
-    Raises:
-        UserError: the file can't be read as text.
-    """
+    """Writes PREFIX.bin and PREFIX.idx by a dictionary; returns the number of lines."""
     symbols = [symbol for symbol, _ in entries]
     assert sys.byteorder == "little", "fairseq's format is little-endian"
     code = _type_code(len(SPECIAL_SYMBOLS) + len(symbols))

@@ -21,11 +21,7 @@ WORD_END = "</w>"
 
 
 def read_merges(path: str) -> list[Pair]:
-    """Reads a table of merge operations.
-
-    Raises:
-        UserError: the file is no such table; the message names the line.
-    """
+    """Reads a table of merge operations; refuses a file that is none."""
     lines = read_lines(path)
     if next(lines, "").split() != ["#version:", "0.2"]:
         raise UserError(f"{path}: not BPE codes (first line must be '#version: 0.2')")
@@ -35,8 +31,6 @@ def read_merges(path: str) -> list[Pair]:
         if len(units) != 2:
             raise UserError(f"{path}:{number}: a line of BPE codes holds two units, not {line!r}")
         pairs.append((units[0], units[1]))
-    if not pairs:
-        raise UserError(f"{path}: no merge in it: learn the codes again, from more text")
     return pairs
 
 

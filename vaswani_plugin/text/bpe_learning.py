@@ -61,7 +61,7 @@ def learn_merges(counts: dict[str, int], operations: int, min_frequency: int) ->
     """Yields the pairs to merge, in order, as subword-nmt's `learn_bpe` writes them.
 
     Args:
-        counts: frequency of each word; at least one word has two letters.
+        counts: frequency of each word.
         operations: number of pairs, at most.
         min_frequency: stop at a pair rarer than this; at least 1.
     """
@@ -70,6 +70,8 @@ def learn_merges(counts: dict[str, int], operations: int, min_frequency: int) ->
     ordered = sorted(counts.items(), key=lambda item: item[1], reverse=True)
     vocabulary = [((*word[:-1], word[-1] + WORD_END), count) for word, count in ordered]
     found, indices = learn_bpe.get_pair_statistics(vocabulary)
+    if not found:
+        return
     rare = found.copy()
     pairs = _Pairs(found, max(found.values()) / 10)
     for done in range(operations):
@@ -95,21 +97,11 @@ def learn(
 ) -> int:
     """Learns merge operations from all files together, for the file `output`; returns how many.
 
-    Args:
-        paths: the training text, all languages together.
-        operations: merge operations to learn, at most.
-        min_frequency: stop at a pair that is rarer than this.
-        output: file for the codes.
-        workers: number of processes that count.
-
-    Raises:
-        UserError: the files have nothing to learn from.
+    `operations` and `min_frequency` are those of `learn_merges`.
     """
     from tqdm import tqdm
 
     counts = word_counts(paths, workers, " ")
-    if all(len(word) == 1 for word in counts):
-        raise UserError(f"{', '.join(paths)}: every word has one letter, nothing to merge")
     learned = 0
     with write_atomically(output) as write:
         write("#version: 0.2")
@@ -132,14 +124,7 @@ def _letters_encoder() -> Callable[[str], str]:
 def learn_codes(
     files: list[str], operations: int, min_frequency: int, output: str, workers: int
 ) -> None:
-    """Learns BPE of the bytes (coding.py) of all raw files (plain or `.gz`) together.
-
-    The arguments are those of `learn`.
-
-    Raises:
-        UserError: a file has nothing to learn from.
-        OSError: a file can't be read or written.
-    """
+    """Learns BPE of the bytes (coding.py) of all raw files; the arguments are those of `learn`."""
     with TemporaryDirectory(dir=Path(output).parent) as folder:
         letters = [f"{folder}/{number}" for number in range(len(files))]
         for source, target in zip(files, letters, strict=True):

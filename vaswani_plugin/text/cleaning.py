@@ -83,15 +83,7 @@ def clean(
 ) -> dict[str, Any]:
     """Writes the pairs that break no rule; returns the counts read, kept and removed by rule.
 
-    Args:
-        files: the two sides, plain or `.gz`.
-        outputs: the files for the two cleaned sides.
-        max_length: most words of a side.
-        max_ratio: most words of a side for each word of the other.
-        drop_duplicates: whether pairs that occur again are removed.
-
-    Raises:
-        UserError: the corpus can't be read as pairs, or no pair remains.
+    `max_length` is the most words of a side, `max_ratio` the most for each word of the other side.
     """
     from tqdm import tqdm
 
@@ -124,7 +116,7 @@ def short_hash(text: str) -> int:
 
 
 def sentence_key(sentence: str) -> int:
-    """Returns a hash that is equal for sentences that are the same."""
+    """Returns a hash that is the same for equal sentences."""
     return short_hash(" ".join(unicodedata.normalize("NFC", sentence).lower().split()))
 
 
@@ -133,10 +125,6 @@ def read_rows(paths: tuple[str, ...], languages: Pair) -> Iterator[tuple[str, st
 
     A first line whose first two columns are the languages' codes (or "source" and "target") is a
     heading and is skipped. The target is empty if a line has one column.
-
-    Raises:
-        UserError: the files differ in length, are empty or no text; names file and line.
-        OSError: a file can't be read.
     """
     if len(paths) > 2:
         raise UserError(f"{' '.join(paths)}: give two files, or one with a column a side")
@@ -177,7 +165,6 @@ def prepare_pairs(
 
     Raises:
         UserError: the text can't be used; names the file, the line if known, and the remedy.
-        OSError: a file can't be read or written.
     """
     held_out: tuple[set[int], set[int]] = set(), set()
     report: dict[str, Any] = {"splits": Counter(), "files": {}}
@@ -220,8 +207,6 @@ def prepare_pairs(
                     f"{REMEDIES[rule]}"
                 )
         rest = read - sum(found["count"] for found in dropped.values())
-        if not rest:
-            raise UserError(f"{' '.join(files[name])}: no pairs are left: {dropped}")
         report["files"][name] = {"read": read, "kept": rest, "dropped": dropped}
 
     with ExitStack() as stack:
@@ -261,18 +246,10 @@ def prepare_pairs(
 
 
 def choose_held_out(left: array, right: array, sizes: dict[str, int]) -> dict[int, str]:
-    """Chooses the pairs of held-out sets among those whose sentences occur once.
+    """Chooses the pairs of held-out sets of these sizes among those whose sentences occur once.
 
-    Args:
-        left: `sentence_key` of each pair's left side, N of type "Q".
-        right: the same for the right sides.
-        sizes: number of pairs for each set.
-
-    Returns:
-        The name of the set by the number of the pair.
-
-    Raises:
-        UserError: too few pairs share no sentence with another.
+    `left` and `right` are the `sentence_key` of each pair's sides. Returns the name of the set by
+    the number of the pair.
     """
     once = np.ones(len(left), dtype=bool)
     for side in (left, right):

@@ -38,29 +38,28 @@ _BYTES = {ord(letter): byte for byte, letter in LETTERS.items()} | {ord(NOTHING)
 LineFunction = Callable[[str], str]
 
 
-def _character_unit(character: str) -> str:
-    if character == " ":
-        return _SPACE
-    if character.isspace() or character == _SPACE:
-        return f"<U+{ord(character):04X}>"
-    return character
-
-
 def encode_characters(line: str) -> str:
     """Encodes each character as a unit."""
-    return " ".join(map(_character_unit, line))
 
+    def unit(character: str) -> str:
+        if character == " ":
+            return _SPACE
+        is_named = character.isspace() or character == _SPACE
+        return f"<U+{ord(character):04X}>" if is_named else character
 
-def _character(unit: str) -> str:
-    named = _NAMED.fullmatch(unit)
-    if named and ((character := chr(int(named[1], 16))).isspace() or character == _SPACE):
-        return character
-    return {_SPACE: " ", UNKNOWN: "\ufffd"}.get(unit, unit)
+    return " ".join(map(unit, line))
 
 
 def decode_characters(units: str) -> str:
     """Undoes `encode_characters`; an unknown unit becomes U+FFFD."""
-    return "".join(map(_character, units.split()))
+
+    def character(unit: str) -> str:
+        named = _NAMED.fullmatch(unit)
+        if named and ((space := chr(int(named[1], 16))).isspace() or space == _SPACE):
+            return space
+        return {_SPACE: " ", UNKNOWN: "\ufffd"}.get(unit, unit)
+
+    return "".join(map(character, units.split()))
 
 
 def to_letters(line: str) -> str:
@@ -76,11 +75,7 @@ def from_letters(text: str) -> str:
 
 
 def bpe_units(codes: str) -> list[str]:
-    """Lists all units that BPE with a file of merges can make of bytes.
-
-    Raises:
-        UserError: the file is no such table.
-    """
+    """Lists all units that BPE with a file of merges can make of bytes."""
     units = [unit for letter in LETTERS.values() for unit in (letter, f"{letter}@@")]
     for left, right in dict.fromkeys(read_merges(codes)):
         end = right.endswith(WORD_END)
@@ -94,9 +89,6 @@ def make_coding(coding: str, codes: str | None) -> tuple[LineFunction, LineFunct
     Args:
         coding: one of `settings.Coding`.
         codes: file with the table of merges, for `bpe`.
-
-    Raises:
-        UserError: the codes can't be read.
     """
     if coding == "words":
         words = lambda line: " ".join(_RESERVED.get(word, word) for word in line.split())  # noqa: E731

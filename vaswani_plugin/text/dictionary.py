@@ -24,16 +24,11 @@ Entries = list[tuple[str, int]]
 
 
 class Dictionary:
-    """Symbols by number, and numbers by symbol.
+    """Symbols by number, and numbers by symbol, with fairseq's names.
 
     Args:
         symbols: those after the special ones. A repeated symbol gets a second row, whose number
             becomes the symbol's.
-
-    Attributes:
-        symbols: in the order of their numbers, the special ones first.
-        indices: numbers by symbol.
-        nspecial: number of special symbols.
     """
 
     nspecial = len(SPECIAL_SYMBOLS)
@@ -62,7 +57,7 @@ class Dictionary:
     __hash__ = None  # type: ignore[assignment]  # compared by content and mutable
 
     def index(self, sym: str) -> int:
-        """Number of a symbol; the number of `<unk>` if the symbol is missing."""
+        """Number of a symbol; that of `<unk>` if it is missing."""
         return self.indices.get(sym, UNK)
 
     def pad(self) -> int:
@@ -99,21 +94,6 @@ def digest_of(symbols: list[str]) -> str:
     return hashlib.sha256("\n".join(symbols).encode()).hexdigest()
 
 
-def load_text_dictionary(folder: Path) -> Dictionary:
-    """Read dict.txt, the dictionary of a language model's bundle or data folder.
-
-    Raises:
-        UserError: the file is missing, or is no dictionary.
-        OSError: it can't be read.
-    """
-    path = folder / TEXT_DICTIONARY
-    if not path.is_file():
-        raise UserError(
-            f"{folder} has no {TEXT_DICTIONARY}: give what fairseq-preprocess --only-source wrote"
-        )
-    return Dictionary.load(path)
-
-
 def read_dictionary(path: str | Path) -> Entries:
     """Reads every dictionary that fairseq reads, and no other.
 
@@ -123,28 +103,22 @@ def read_dictionary(path: str | Path) -> Entries:
     """
     entries: Entries = []
     seen = set(SPECIAL_SYMBOLS)
-    number, reason, line = 1, "", ""
-    try:
-        # Universal newlines, as in fairseq: a lone "\r" also ends a line.
-        with open(path, encoding="utf-8") as stream:
-            for number, line in enumerate(stream, start=1):  # noqa: B007
-                reason = "must be a symbol, a space and a count"
+    # Universal newlines, as in fairseq: a lone "\r" also ends a line.
+    with open(path, encoding="utf-8") as stream:
+        try:
+            for line in stream:
                 symbol, count = line.rstrip().rsplit(" ", 1)
                 if overwrites := count == OVERWRITE:
                     symbol, count = symbol.rsplit(" ", 1)
-                entry = symbol, int(count)
                 if symbol in seen and not overwrites:
-                    reason = f"{symbol!r} is in the dictionary already"
-                    raise ValueError
+                    raise ValueError(symbol)
                 seen.add(symbol)
-                entries.append(entry)
-    except ValueError as error:
-        if isinstance(error, UnicodeDecodeError):
-            reason, line = "not UTF-8", ""
-        raise UserError(
-            f"{path}:{number}: {reason}: {line.rstrip()!r}: not a dictionary; give the one that "
-            "was made with the data"
-        ) from error
+                entries.append((symbol, int(count)))
+        except ValueError as error:
+            raise UserError(
+                f"{path}:{len(entries) + 1}: no symbol, space and count, or a repeated symbol: not "
+                "a dictionary; give the one that was made with the data"
+            ) from error
     return entries
 
 
@@ -163,11 +137,7 @@ def dictionary_name(language: str) -> str:
 
 
 def languages_of(folder: Path) -> tuple[str, str] | None:
-    """Finds source and target language of binarized pairs by the names SPLIT.SOURCE-TARGET.*.idx.
-
-    Returns:
-        None if no file is named so, or if the files are of several pairs.
-    """
+    """The languages of binarized pairs, by the names SPLIT.SOURCE-TARGET.*.idx, if it is one."""
     names = {path.name.split(".")[1] for path in folder.glob("*.*-*.*.idx")}
     if len(names) != 1:
         return None

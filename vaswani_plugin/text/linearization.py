@@ -48,14 +48,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from vaswani_plugin.text.coding import UNKNOWN, make_coding
 from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS
-from vaswani_plugin.text.trees import (
-    CLOSE,
-    BadTree,
-    Leaf,
-    Open,
-    Tree,
-    escape_brackets,
-)
+from vaswani_plugin.text.trees import CLOSE, BadTree, Leaf, Open, Tree, escape_brackets
 
 JOINT = "@@"
 
@@ -74,12 +67,12 @@ def escape_space(text: str) -> str:
 
 def unescape_space(text: str) -> str:
     """Undoes `escape_space`; an escape of any other character stays as it is."""
-    return _ESCAPE.sub(_space_or_escape, text)
 
+    def character(found: re.Match[str]) -> str:
+        space = chr(int(found[1], 16))
+        return space if _SPACE.fullmatch(space) else found[0]
 
-def _space_or_escape(found: re.Match[str]) -> str:
-    character = chr(int(found[1], 16))
-    return character if _SPACE.fullmatch(character) else found[0]
+    return _ESCAPE.sub(character, text)
 
 
 def linearize(
@@ -88,7 +81,7 @@ def linearize(
     """Returns the words of a tree, and its symbols.
 
     Args:
-        tree: a single tree.
+        tree: a cleaned tree.
         keep_tags: whether the placeholder of a word is its tag.
         label_closings: whether a closing symbol is ``)LABEL``.
 
@@ -166,15 +159,12 @@ def words_of(line: str) -> list[str]:
 
 
 def make_word_coding(coding: str, codes: str | None) -> Callable[[Sequence[str]], str]:
-    """Returns the function from words without white space to units joined by blanks.
-
-    Arguments and errors are those of `make_coding`, for "bpe" or "words".
-    """
+    """Returns the function from words to units joined by blanks; as `make_coding`, of two kinds."""
     if coding == "bpe":
         encode, _ = make_coding("bpe", codes)
         return lambda words: encode(" ".join(words))
-    return lambda words: " ".join(map(_whole_word, words))
 
+    def whole(word: str) -> str:
+        return UNKNOWN if word in SPECIAL_SYMBOLS or word.endswith(JOINT) else word
 
-def _whole_word(word: str) -> str:
-    return UNKNOWN if word in SPECIAL_SYMBOLS or word.endswith(JOINT) else word
+    return lambda words: " ".join(map(whole, words))

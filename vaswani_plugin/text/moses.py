@@ -100,16 +100,9 @@ def make_tokenizer(language: str, aggressive: bool, escape: bool) -> Callable[[s
 def make_processor(
     language: str, lowercase: bool, normalize: bool, tokenize: bool, aggressive: bool, escape: bool
 ) -> Callable[[str], str]:
-    """Returns the function from a raw line to a tokenized one.
+    """Returns the function from a raw line to a tokenized one; `Settings` explains the steps.
 
-    Args:
-        language: two-letter code; it selects rules for apostrophes, abbreviations and quotation
-            marks.
-        lowercase: convert to lower case first.
-        normalize: normalize punctuation.
-        tokenize: split the line into tokens.
-        aggressive: split words at hyphens as well ("well-known": "well @-@ known").
-        escape: write &, |, <, >, ', ", [ and ] as XML entities, as Moses does.
+    The language, a two-letter code, selects rules for apostrophes, abbreviations, quotation marks.
     """
     steps: list[Callable[[str], str]] = []
     if lowercase:

@@ -99,9 +99,6 @@ def map_blocks(
         workers: number of processes. With 1, or if the file is a single block, this process does
             the work.
         size: of a block, in bytes.
-
-    Raises:
-        UserError: the file can't be read as text, or a worker was killed.
     """
     blocks = read_blocks(path, size)
     head = list(islice(blocks, 2))
@@ -139,15 +136,9 @@ def _counter(separator: str | None) -> Callable[[Block], Counter[str]]:
 
 
 def word_counts(paths: Iterable[str], workers: int, separator: str | None = None) -> Counter[str]:
-    """Counts the words of files, in the order of their first occurrences.
+    """Counts the words of files, in the order of their first occurrences; refuses a file without.
 
-    Args:
-        paths: the files, plain or `.gz`.
-        workers: number of processes.
-        separator: between words; None: white space of any kind.
-
-    Raises:
-        UserError: a file holds no word, or can't be read as text.
+    `separator` stands between words; None: white space of any kind.
     """
     counts: Counter[str] = Counter()
     for path in paths:
@@ -169,13 +160,7 @@ def process_file(
 ) -> int:
     """Runs a line function over a file, into another; returns the number of lines.
 
-    Args:
-        factory: makes the function, once in each worker; must be picklable.
-        source, output: the files, plain, `.gz`, or `-`.
-        workers: number of processes.
-
-    Raises:
-        UserError: the file is empty or can't be read as text.
+    The files are plain, `.gz`, or `-`; `factory` is that of `map_blocks`.
     """
     count = 0
     with write_atomically(output) as write:

@@ -20,7 +20,6 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.lines import join_words, read_lines
 from vaswani_plugin.text.outputs import write_atomically
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _SENTENCE_END = re.compile(r"""(?<=[.!?])(["'”’)\]]*)\s+(?=["'“‘(\[]?[^\W_a-z])""")
 
 
@@ -46,23 +45,19 @@ def _cleaned(sentences: list[str], references: list[str]) -> Example:
     return Example(list(filter(None, map(join_words, sentences))), list(filter(None, lines)))
 
 
-def _texts(record: object, key: str, place: str) -> list[str]:
-    texts = record.get(key) if isinstance(record, dict) else None
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise UserError(f"{place}: needs {key!r}, a list of texts")
-    if any(_SURROGATE.search(text) for text in texts):
-        raise UserError(f"{place}: half a surrogate pair (\\ud800 to \\udfff) is no text")
-    return texts
-
-
 def _read_json(path: str, keys: tuple[str, str]) -> Iterator[Example]:
     for number, line in enumerate(read_lines(path), start=1):
-        place = f"{path}:{number}"
         try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{place}: not JSON ({error})") from error
-        yield _cleaned(*(_texts(record, key, place) for key in keys))
+            texts = [json.loads(line)[key] for key in keys]
+            if str in map(type, texts):
+                raise TypeError("a text instead of a list")
+            example = _cleaned(*texts)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise UserError(
+                f"{path}:{number}: must be a JSON object with the lists of texts "
+                f"{' and '.join(keys)} ({error!r:.60})"
+            ) from error
+        yield example
 
 
 def read_examples(path: str) -> Iterator[Example]:
@@ -71,25 +66,18 @@ def read_examples(path: str) -> Iterator[Example]:
 
 
 def read_csv(path: str) -> Iterator[Example]:
-    """Yields the rows of a table.
-
-    Raises:
-        UserError: a row has no article or no highlights; names the line.
-    """
+    """Yields the rows of a table."""
     # Fields may hold line breaks, so the csv module needs the line ends.
     rows = csv.DictReader(f"{line}\n" for line in read_lines(path))
     csv.field_size_limit(1 << 24)
-    try:
-        for row in rows:
-            article, highlights = row.get("article"), row.get("highlights")
-            if article is None or highlights is None:
-                raise UserError(
-                    f"{path}:{rows.line_num}: no article or no highlights in this row; the table's "
-                    f"columns are {', '.join(rows.fieldnames or [])}"
-                )
-            yield _cleaned(split_at_stops(article), [highlights])
-    except csv.Error as error:
-        raise UserError(f"{path}:{rows.line_num}: not CSV ({error})") from error
+    for row in rows:
+        article, highlights = row.get("article"), row.get("highlights")
+        if article is None or highlights is None:
+            raise UserError(
+                f"{path}:{rows.line_num}: no article or no highlights in this row; the table's "
+                f"columns are {', '.join(rows.fieldnames or [])}"
+            )
+        yield _cleaned(split_at_stops(article), [highlights])
 
 
 READERS: dict[str, Callable[[str], Iterator[Example]]] = {
@@ -109,10 +97,6 @@ def write_examples(examples: Iterator[Example], prefix: str) -> tuple[int, int]:
 
     Returns:
         The number of examples written, and that of those left out, without article or summary.
-
-    Raises:
-        UserError: no example was written.
-        OSError: a file can't be written.
     """
     written = dropped = 0
     with ExitStack() as stack:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from vaswani_plugin.errors import UserError
+
 LOG_OF_RECIPE = "logs/train.log"
 """The log of a training, in a recipe's work folder."""
 
@@ -45,9 +47,6 @@ def read_curves(lines: Iterable[str], name: str) -> dict[str, Curve]:
         By kind ("train_inner", "train", the names of validation sets), the points in the order of
         their `num_updates`. `seconds` is the total time of all starts, if the log has it;
         `interval` is the number of updates that the point is about.
-
-    Raises:
-        ValueError: there are no statistics.
     """
     curves: dict[str, dict[int, dict[str, float]]] = {}
     before = wall = 0.0  # seconds: of earlier starts, of this one
@@ -78,10 +77,7 @@ def read_curves(lines: Iterable[str], name: str) -> dict[str, Curve]:
         points[update] = point
     found = {kind: list(curve.values()) for kind, curve in curves.items() if curve}
     if not found:
-        raise ValueError(
-            f"{name}: no training statistics in it: is this a log of fairseq-train, written with "
-            "--log-format json?"
-        )
+        raise UserError(f"{name}: no training statistics in it: train with --log-format json")
     return found
 
 
@@ -112,11 +108,7 @@ class TrainingRun:
 
 
 def read_training(lines: Iterable[str], name: str) -> TrainingRun:
-    """Reads a log; the arguments are those of `read_curves`.
-
-    Raises:
-        ValueError: it is no log of fairseq-train, or holds no statistics.
-    """
+    """Reads a log; the arguments are those of `read_curves`."""
     lines = list(lines)
     curves = read_curves(lines, name)
     # Intervals also cover an unfinished last epoch. A short run logs epochs only.
@@ -129,7 +121,7 @@ def read_training(lines: Iterable[str], name: str) -> TrainingRun:
         if here and 0 < point.get("wps", 0.0) < math.inf:
             tokens, seconds = tokens + here, seconds + here / point["wps"]
     if not (parameters and seconds):
-        raise ValueError(f"{name}: no size of a model or no speed in it: did the training begin?")
+        raise UserError(f"{name}: no size of a model or no speed in it: did the training begin?")
     every = [*points, *curves.get("train", [])]
     return TrainingRun(
         arch=arch[-1] if arch else None,

@@ -95,11 +95,7 @@ def _parse(lines: Iterable[str], path: str = "") -> Iterator[Tree]:
 
 
 def parse_tree(text: str) -> Tree:
-    """Parses a text that holds exactly one tree.
-
-    Raises:
-        BadTree: the text holds no tree, more than one, or something else.
-    """
+    """Parses a text that holds exactly one tree; raises BadTree for any other."""
     trees = list(_parse(text.split("\n")))
     if len(trees) != 1:
         raise BadTree(f"one tree expected, {len(trees)} found")
@@ -110,8 +106,7 @@ def read_trees(path: str | Path) -> Iterator[Tree]:
     """Yields the trees of a file, plain or `.gz`; `-` is standard input.
 
     Raises:
-        UserError: a bad tree, bytes that are no text, or no tree at all; names file and line.
-        OSError: the file can't be opened.
+        UserError: a bad tree, or no tree at all; names file and line.
     """
     tree = None
     try:

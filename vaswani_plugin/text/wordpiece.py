@@ -33,21 +33,15 @@ _LINE_END = re.compile("[ \t\n\v\f\r\x1c-\x1f\x85\u2028\u2029]+")
 
 
 def load(path: str | Path) -> SentencePieceProcessor:
-    """Reads a model.
-
-    Raises:
-        UserError: the file is not a sentencepiece model.
-        OSError: the file can't be read.
-    """
+    """Reads a model."""
     content = Path(path).read_bytes()
     try:
-        if content:  # sentencepiece takes empty content for "no model given"
-            model = SentencePieceProcessor(model_proto=content)
-            model.id_to_piece(list(range(model.get_piece_size())))  # each piece must be valid text
-            return model
-    except (RuntimeError, UnicodeDecodeError):  # the message may hold the file's bytes
-        pass
-    raise UserError(f"{path}: not a sentencepiece model (make one by `wordpiece.py learn`)")
+        # sentencepiece takes empty content for "no model given".
+        return SentencePieceProcessor(model_proto=content or b"empty")
+    except RuntimeError:  # the message may hold the file's bytes
+        raise UserError(
+            f"{path}: not a sentencepiece model: make it by `wordpiece.py learn`"
+        ) from None
 
 
 def _normalizes(model: SentencePieceProcessor) -> bool:

@@ -1,8 +1,5 @@
 """Learns word pieces: by sentencepiece, and by the gain in likelihood as published.
 
-The rules that wordpiece.py describes are part of the model, so that every other program which reads
-it does the same.
-
 The kind `likelihood` is the published one: as in Schuster and Nakajima (2012), which Wu et al.
 (2016) cite, each step merges the pair of neighbours that raises the likelihood of the text under a
 unigram model of the pieces most. No library has it. Let c_x be the count of the piece x, N the sum
@@ -39,9 +36,7 @@ LONGEST_PIECE = 16
 """Longest piece of `likelihood` in letters, as in sentencepiece."""
 LEAST_GAIN = 1e-9
 """Smallest gain of a merge in nats; a smaller one is rounding error."""
-_SPACES = "\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000".replace(
-    "\u2000-\u200a", "".join(map(chr, range(0x2000, 0x200B)))
-)
+_SPACES = "\u00a0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u202f\u205f\u3000"
 _STAND_INS = {c: chr(0xFDD0 + number) for number, c in enumerate(MARK + _SPACES)}
 _LINE_ENDS = "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85\u2028\u2029"
 _SETTINGS = {
@@ -71,16 +66,16 @@ def _sentences(paths: list[str], sample: int) -> Iterator[str]:
     sentencepiece's own sampling (`input_sentence_size`) differs from process to process, even with
     a fixed seed.
     """
+    total = 0
     for path in paths:
         if path == "-" or Path(path).is_fifo():
             raise UserError(f"{path}: must be a file: a pipe can't be read twice")
-    counts = {path: sum(bool(line.strip()) for line in read_lines(path)) for path in paths}
-    for path, count in counts.items():
+        count = sum(bool(line.strip()) for line in read_lines(path))
         if count == 0:
             raise UserError(f"{path}: the file holds no words")
+        total += count
     texts = (map(remove_invisible, read_lines(path)) for path in paths)
     lines = (line for text in texts for line in text if line.strip())
-    total = sum(counts[path] for path in paths)
     kept = min(sample, total)
     # Counting has already checked the text: an error inside the library would lose its message.
     return (
@@ -107,27 +102,19 @@ def learn(
         The model, as the content of a file for `load`.
 
     Raises:
-        UserError: a file holds no words or isn't text, or `size` doesn't suit the text.
-        OSError: a file can't be read.
+        UserError: a file holds no words, or `size` doesn't suit the text.
     """
     own = "bpe" if kind == "likelihood" else kind
     try:
         model = _train(paths, size, own, sample)
     except RuntimeError as error:
         highest = re.search(r"set it to a value <= (\d+)", str(error))
-        if at_most and highest:
-            model = _train(paths, int(highest[1]), own, sample)
-        elif highest:
-            raise UserError(
-                f"--size {size}: too many for this text, which gives at most {highest[1]}"
-            ) from None
-        elif "required_chars" in str(error):
-            raise UserError(
-                f"--size {size}: too few for the letters of this text and 256 bytes: choose more"
-            ) from None
-        else:
-            reason = " ".join(str(error).split())
-            raise UserError(f"sentencepiece could not learn from this text: {reason}") from None
+        if not (at_most and highest):
+            reason = "too few for the letters of this text and 256 bytes"
+            if highest:
+                reason = f"too many for this text, which gives at most {highest[1]}"
+            raise UserError(f"--size {size}: {reason}") from error
+        model = _train(paths, int(highest[1]), own, sample)
     return _merged_by_likelihood(model, paths, sample) if kind == "likelihood" else model
 
 
@@ -169,23 +156,20 @@ def _merged_by_likelihood(model: bytes, paths: list[str], sample: int) -> bytes:
     encoder = SentencePieceProcessor(model_proto=model)
     proto = model_pb2.ModelProto.FromString(model)
     normal = model_pb2.ModelProto.SentencePiece.Type.NORMAL
-    letters = {p.piece for p in proto.pieces if p.type == normal and len(p.piece) == 1}
-    merged = [p for p in proto.pieces if p.type == normal and len(p.piece) > 1]
-    others = [p for p in proto.pieces if p.type != normal or len(p.piece) == 1]
+    letters = [p.piece for p in proto.pieces if p.type == normal and len(p.piece) == 1]
+    specials = [p for p in proto.pieces if p.type != normal]
+    known = set(letters)
     words: Counter[tuple[str, ...]] = Counter()
     for line in _sentences(paths, sample):
         for word in encoder.normalize(line).split(MARK):
             if word:
                 # A letter without a piece becomes bytes, which are never merged.
-                letters_of_word = (letter if letter in letters else "" for letter in word)
-                words[MARK, *letters_of_word] += 1
-    taken = {p.piece for p in proto.pieces if p.type != normal}
-    pairs = list(merges_by_likelihood(words, len(merged), taken))
-    specials = [p for p in others if p.type != normal]
+                words[MARK, *(letter if letter in known else "" for letter in word)] += 1
+    count = len(proto.pieces) - len(specials) - len(letters)
+    merges = merges_by_likelihood(words, count, {p.piece for p in specials})
+    names = [*map("".join, merges), *letters]
     del proto.pieces[:]
     proto.pieces.extend(specials)
-    names = ["".join(pair) for pair in pairs]
-    names += [p.piece for p in others if p.type == normal]
     for rank, name in enumerate(names):
         proto.pieces.add(piece=name, score=-float(rank), type=normal)
     proto.trainer_spec.vocab_size = len(proto.pieces)
@@ -204,8 +188,7 @@ def merges_by_likelihood(
     """
     inventory = _Inventory(words, taken or set())
     for _ in range(count):
-        pair = inventory.best_pair()
-        if pair is None:
+        if (pair := inventory.best_pair()) is None:
             return
         yield pair
         inventory.merge(pair)
