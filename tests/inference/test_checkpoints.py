@@ -1,15 +1,12 @@
 """Checkpoint files: nothing in them runs, damage is found and named, and none is half written."""
 
 import argparse
-import hashlib
-import json
 import os
 import pickle
 import random
 import re
 import shutil
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +16,6 @@ import torch
 from toy_bundle import write_toy_bundle
 
 from vaswani_plugin.export.checkpoints import save_safetensors
-from vaswani_plugin.inference import checkpoints
 from vaswani_plugin.inference.checkpoints import damage, load_checkpoint
 from vaswani_plugin.text.settings import CONFIG, MODEL, SAFETENSORS
 
@@ -36,19 +32,6 @@ class Runs:
         return os.mkdir, (str(self.marker),)
 
 
-@pytest.fixture
-def safe_globals():
-    """What PyTorch's unpickler allows: `set` changes it, and it is put back afterwards."""
-    kept = torch.serialization.get_safe_globals()
-
-    def set_to(allowed: list[type]) -> None:
-        torch.serialization.clear_safe_globals()
-        torch.serialization.add_safe_globals(allowed)
-
-    yield set_to
-    set_to(kept)
-
-
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory) -> Path:
     """A bundle with model.pt and model.safetensors, all embeddings shared."""
@@ -57,31 +40,24 @@ def toy(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("before", [[], [argparse.Namespace]])
-def test_flags_and_sums_load_and_permissions_stay(tmp_path, safe_globals, before):
-    """A Namespace, and the numpy numbers of --eval-bleu; from four threads at once."""
+def test_flags_and_sums_load(tmp_path):
+    """A Namespace, and the numpy numbers of --eval-bleu, where nothing else was allowed before."""
     sums = {"one": np.float64(2.5), "many": np.arange(4)}
     path = tmp_path / "a.pt"
     torch.save(STATE | {"args": argparse.Namespace(arch="t"), "extra_state": sums}, path)
-    safe_globals(before)
+    torch.serialization.clear_safe_globals()
     with pytest.raises(pickle.UnpicklingError):
         torch.load(path)
-
-    def load_often(_: int) -> list[str]:
-        return [load_checkpoint(path)["args"].arch for _ in range(50)]
-
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(load_often, range(4))) == [["t"] * 50] * 4
+    assert load_checkpoint(path)["args"].arch == "t"
     found = load_checkpoint(path)["extra_state"]
     assert found["one"] == 2.5 and found["many"].tolist() == [0, 1, 2, 3]
-    assert torch.serialization.get_safe_globals() == before
 
 
 @pytest.mark.parametrize("zipped", [True, False])
 def test_code_is_refused_and_a_truncated_file_named(tmp_path, zipped):
     marker, path = tmp_path / "marker", tmp_path / "evil.pt"
     torch.save(STATE | {"x": Runs(marker)}, path, _use_new_zipfile_serialization=zipped)
-    with pytest.raises(ValueError, match=r"evil\.pt: refused: it would call (posix|nt)\.mkdir"):
+    with pytest.raises(ValueError, match=r"evil\.pt: it is refused: .* (posix|nt)\.mkdir"):
         load_checkpoint(path)
     assert not marker.exists()
     pickle.loads(pickle.dumps(Runs(marker)))  # the trap works: the unrestricted pickle runs it
@@ -89,11 +65,10 @@ def test_code_is_refused_and_a_truncated_file_named(tmp_path, zipped):
     torch.save(STATE, tmp_path / "whole.pt", _use_new_zipfile_serialization=zipped)
     whole, path = (tmp_path / "whole.pt").read_bytes(), tmp_path / "cut.pt"
     # The old format may be cut within a class's name, which then is another, unknown one.
-    why = "it is (truncated|empty|no checkpoint)"
-    why += "" if zipped else "|truncated, or no checkpoint at all|refused: it would call"
+    why = "truncated|empty|no checkpoint" + ("" if zipped else "|refused: it would call")
     for size in range(0, len(whole), 17):
         path.write_bytes(whole[:size])
-        with pytest.raises(ValueError, match=rf"cut\.pt: ({why})"):
+        with pytest.raises(ValueError, match=rf"cut\.pt: it is ({why})"):
             load_checkpoint(path)
 
 
@@ -102,28 +77,12 @@ def test_code_is_refused_and_a_truncated_file_named(tmp_path, zipped):
     [
         ([1, 2], "it holds no model"),
         ({"model": {}}, "it holds no model"),
-        ({"model": {"w": 3}}, "its model's 'w' is no tensor"),
-        # A few bytes can stand for a tensor of terabytes, which every use would make room for.
-        ({"model": {"w": torch.zeros(()).expand(2**40)}}, "w is larger than its numbers"),
     ],
 )
 def test_other_torch_files_are_named(tmp_path, state, message):
     torch.save(state, tmp_path / "other.pt")
     with pytest.raises(ValueError, match=rf"other\.pt: no fairseq checkpoint: {message}"):
         load_checkpoint(tmp_path / "other.pt")
-
-
-def test_a_compressed_checkpoint_is_refused_before_it_is_read(tmp_path):
-    torch.save({"model": {"w": torch.zeros(10_000_000)}}, tmp_path / "stored.pt")
-    with (
-        zipfile.ZipFile(tmp_path / "stored.pt") as stored,
-        zipfile.ZipFile(tmp_path / "small.pt", "w", zipfile.ZIP_DEFLATED) as small,
-    ):
-        for name in stored.namelist():
-            small.writestr(name, stored.read(name))
-    load_checkpoint(tmp_path / "stored.pt")
-    with pytest.raises(ValueError, match="has parts that are larger than the file"):
-        load_checkpoint(tmp_path / "small.pt")
 
 
 @pytest.fixture(scope="module")
@@ -207,24 +166,6 @@ def test_damaged_safetensors_are_named(toy, tmp_path):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=re.escape(f"{path}: damaged")):
             load_checkpoint(path)
-    path.write_bytes(b"no header")
-    known = json.loads(config.read_text(encoding="utf-8"))
-    known["sha256"] = hashlib.sha256(b"no header").hexdigest()
-    config.write_text(json.dumps(known), encoding="utf-8")
-    with pytest.raises(ValueError, match=re.escape(f"{path}: no weights of a model")):
-        load_checkpoint(path)
-    for change, part in (({"model": []}, "no 'model' in it"), ({"version": 2}, "its version is 2")):
-        config.write_text(json.dumps(known | change), encoding="utf-8")
-        with pytest.raises(ValueError, match=f"config.json: {part}"):
-            load_checkpoint(path)
     config.unlink()
     with pytest.raises(ValueError, match="config.json does not exist: the weights need it"):
         load_checkpoint(path)
-
-
-def test_a_fork_while_a_thread_loads_finds_the_lock_open():
-    with checkpoints._LOADING:
-        child = os.fork()
-        if not child:
-            os._exit(0 if checkpoints._LOADING.acquire(blocking=False) else 1)
-    assert os.waitpid(child, 0)[1] == 0

@@ -6,7 +6,6 @@ Texts of several sentences, texts without words, and what is no text; other proc
 import json
 import multiprocessing
 import os
-import pickle
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -146,17 +145,6 @@ def test_bad_options_are_named(translator):
             translator.translate("a bird", **options)
     with pytest.raises(TypeError, match="unexpected keyword argument 'beem'"):
         translator.translate("a bird", beem=2)
-
-
-def test_a_pickled_translator_loads_its_files_again(folder, monkeypatch):
-    monkeypatch.chdir(folder.parent)
-    translator = Translator.from_pretrained(folder.name, threads=1)
-    pickled = pickle.dumps(translator)
-    monkeypatch.chdir("/")
-    again = pickle.loads(pickled)
-    assert again.translate("a bird") == translator.translate("a bird")
-    with pytest.raises(TypeError, match="by from_pretrained in the other process"):
-        pickle.dumps(Translator(translator.pipeline, translator.engine))
 
 
 def test_the_bar_moves_with_every_batch_and_changes_nothing(translator, monkeypatch, capsys):

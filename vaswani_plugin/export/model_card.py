@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.checkpoints import read_config
 from vaswani_plugin.metrics.result_scores import scores_of
 from vaswani_plugin.model.architectures import row_of
 from vaswani_plugin.text.dictionary import Dictionary
@@ -38,7 +37,7 @@ def write_card(folder: Path, result: Path | None = None) -> bool:
     `result` is the result.json of the recipe that made it. Returns whether the card was written; a
     README.md of another origin, or that was edited, stays.
     """
-    settings, config = read_settings(folder), read_config(folder / CONFIG)
+    settings, config = read_settings(folder), read_json(folder / CONFIG, "copy it again")
     found = None if result is None else read_json(result, "run the recipe's last stage again")
     if found is not None and "recipe" not in found:
         raise UserError(f"{result}: not a recipe's result.json, which is in its work folder")

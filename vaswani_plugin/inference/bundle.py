@@ -4,11 +4,10 @@ text/settings.py says what the folder holds. An engine is imported when it is ch
 needs no torch, whose import takes a second, and a bundle for CTranslate2 needs none.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.lines import read_json
@@ -225,50 +224,15 @@ def load_engine(
     return TorchEngine(bundle.load_model(), device, dtype, threads)
 
 
-def made_by(program: str) -> str:
-    """What to do where an export is missing or incomplete."""
-    return f"make one of a bundle with `vaswani export --to {program}`"
-
-
-def read_export(path: Path, kinds: Mapping[str, type], program: str) -> dict[str, Any]:
-    """Read the config.json of a folder that `vaswani export` wrote.
-
-    Args:
-        path: of the file.
-        kinds: of values by key, such as "vaswani.max_source_positions"; numbers are positive.
-        program: as `--to` names it.
+def read_export(path: Path, program: str) -> Any:
+    """The config.json of a folder that `vaswani export --to PROGRAM` wrote.
 
     Raises:
-        UserError: it is missing, or another file; names it.
-        OSError: it can't be read.
+        UserError: it is missing.
     """
-    remedy = made_by(program)
     if not path.is_file():
-        raise UserError(f"{path.parent} holds no model for {program}: {remedy}")
-    config: Any = read_json(path, "export the model again")
-    for name, kind in kinds.items():
-        value: Any = config
-        for key in name.split("."):
-            value = value.get(key) if isinstance(value, dict) else None
-        if type(value) is not kind or (kind is int and value not in range(1, 1 << 31)):
-            raise UserError(f"{path}: no export for {program} ({name}: {value!r}): {remedy}")
-    return dict(config)
-
-
-class LoadedFromFiles:
-    """A model that is pickled as the call that loaded it: another process reads the files again."""
-
-    _load: Callable[[], Self] | None = None
-
-    def loaded_by(self, load: Callable[..., Self], path: str | Path, **options: Any) -> Self:
-        """Remember the call, of the absolute path."""
-        self._load = partial(load, Path(path).absolute(), **options)
-        return self
-
-    def __reduce__(self) -> tuple[Callable[[], Self], tuple[()]]:
-        if self._load is None:
-            raise TypeError(
-                f"this {type(self).__name__} can't be pickled, as it was made of parts: load its "
-                "files by from_pretrained in the other process"
-            )
-        return self._load, ()
+        raise UserError(
+            f"{path.parent} holds no model for {program}: make one of a bundle with "
+            f"`vaswani export --to {program}`"
+        )
+    return read_json(path, "export the model again")

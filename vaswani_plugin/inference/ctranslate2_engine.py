@@ -22,6 +22,7 @@ from vaswani_plugin.inference.bundle import read_export
 from vaswani_plugin.inference.texts import Hypothesis, Tokens
 from vaswani_plugin.processor import has_vnni, instructions
 from vaswani_plugin.search.options import PAPER_DECODING, SearchOptions, length_penalty
+from vaswani_plugin.text.settings import CONFIG
 
 PATIENCE = 2
 # CTranslate2 divides log P by |Y| to this power, in effect by 1. With an exponent of 0 it would
@@ -34,13 +35,6 @@ INT8_FITS = "int8_fits_16_bits"
 """Key of config.json: true where int8 weights never overflow sums of two products in 16 bits."""
 KNOWN_OPTIONS = {"beam", "nbest", "lenpen", "print_alignment"}
 """Options of the search that may differ from the paper's."""
-# Keys and types of config.json. CTranslate2 checks the types of its own keys only on translation.
-_CONFIG: dict[str, type] = {
-    **dict.fromkeys(("target_words", "max_source_positions", "max_target_positions"), int),
-    **dict.fromkeys(("add_source_bos", "add_source_eos", "multi_query_attention"), bool),
-    **dict.fromkeys(("bos_token", "eos_token", "unk_token", "decoder_start_token"), str),
-    "layer_norm_epsilon": float,
-}
 
 
 def import_ctranslate2() -> ModuleType:
@@ -82,20 +76,17 @@ class CTranslate2Engine:
 
     def __init__(self, folder: Path, device: str, compute_type: str, threads: int) -> None:
         ctranslate2 = import_ctranslate2()
-        config = read_export(folder / "config.json", _CONFIG, "ctranslate2")
+        config = read_export(folder / CONFIG, "ctranslate2")
         kind, _, number = device.partition(":")
 
         def load(type_: str) -> Any:
-            try:
-                return ctranslate2.Translator(
-                    str(folder),
-                    device=kind,
-                    device_index=int(number or 0),
-                    compute_type=type_,
-                    intra_threads=threads,
-                )
-            except (RuntimeError, ValueError) as error:
-                raise UserError(f"{folder}: CTranslate2 can't load it: {error}") from error
+            return ctranslate2.Translator(
+                str(folder),
+                device=kind,
+                device_index=int(number or 0),
+                compute_type=type_,
+                intra_threads=threads,
+            )
 
         self.translator = load(compute_type)
         in_bytes = kind == "cpu" and self.translator.compute_type.startswith("int8")

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import Bundle, LoadedFromFiles
+from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.completion import (
     UNKNOWN,
     CompletedPrompt,
@@ -61,7 +61,7 @@ from vaswani_plugin.text.settings import TextSettings
 BUFFER = 64
 
 
-class LanguageModel(LoadedFromFiles):
+class LanguageModel:
     """A trained language model; its methods may be called from several threads at once.
 
     Args:
@@ -100,9 +100,7 @@ class LanguageModel(LoadedFromFiles):
         bundle = Bundle.load(Path(folder), TextSettings)
         loaded = bundle.load_model()
         loaded.model.to(device=device, dtype=dtype_of(dtype))
-        options = {"device": device, "dtype": dtype, "threads": threads}
-        made = cls(loaded, bundle.pipeline, threads)
-        return made.loaded_by(cls.from_pretrained, folder, **options)
+        return cls(loaded, bundle.pipeline, threads)
 
     @property
     def device(self) -> torch.device:

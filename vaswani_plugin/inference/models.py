@@ -1,7 +1,6 @@
 """Checkpoints in, models of `modules` out: from a bundle, or with the data of their training.
 
-A checkpoint may come from anyone: sizes are compared with the weights before memory is taken, and
-every error is one of the file.
+Sizes are compared with the weights before memory is taken; every error is one of the file.
 """
 
 from collections.abc import Iterator, Mapping
@@ -151,7 +150,6 @@ def make_model(
 ) -> Any:
     """Build a model with a checkpoint's weights, in evaluation mode.
 
-    A few bytes may claim any sizes: they are compared with the weights' own before memory is taken.
     No initial weights are drawn: they would be overwritten.
 
     Args:
@@ -169,11 +167,10 @@ def make_model(
         is_pair = family == TRANSFORMER
         layers = {"encoder.": sizes.encoder_layers} if is_pair else {}
         layers["decoder." if is_pair else ""] = sizes.decoder_layers
-        for side, count in layers.items():
+        for side, count in layers.items():  # before as many are made
             if count > 0 and not any(k.startswith(f"{side}layers.{count - 1}.") for k in weights):
                 raise UserError(
-                    f"{path} should hold {count} layers of the {side[:-1] or 'decoder'} and holds "
-                    "fewer: copy it again, or use another one"
+                    f"{path} should hold {count} layers of the {side[:-1] or 'decoder'}"
                 )
         if sizes.next_word and is_pair:
             from vaswani_plugin.search.well_formed import Grammar  # translations have none

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import torch
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import Bundle, LoadedFromFiles
+from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.search_engine import TorchEngine
 from vaswani_plugin.inference.texts import (
     Hypothesis,
@@ -90,7 +90,7 @@ class ParsedSentence:
         return self.parses[0].score if self.parses else None
 
 
-class Parser(LoadedFromFiles):
+class Parser:
     """A trained parser; threads may use it at the same time.
 
     Args:
@@ -116,9 +116,7 @@ class Parser(LoadedFromFiles):
     ) -> "Parser":
         """Load a bundle of recipes/parsing.sh; see `Translator.from_pretrained`."""
         bundle = Bundle.load(Path(folder), TreeSettings)
-        options = {"device": device, "dtype": dtype, "threads": threads}
-        made = cls(bundle.pipeline, TorchEngine(bundle.load_model(), device, dtype, threads))
-        return made.loaded_by(cls.from_pretrained, folder, **options)
+        return cls(bundle.pipeline, TorchEngine(bundle.load_model(), device, dtype, threads))
 
     @overload  # a string is an iterable of strings, too: the first one that fits is taken
     def parse(

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, overload
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import LoadedFromFiles
 from vaswani_plugin.inference.completion import UNKNOWN, Continuation
 from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.inference.texts import one_line, one_or_many, split_into_buffers
@@ -41,7 +40,7 @@ class Summary(Continuation):
     read_tokens: int
 
 
-class Summarizer(LoadedFromFiles):
+class Summarizer:
     """A language model that summarizes; threads may use it at the same time.
 
     Args:
@@ -68,8 +67,7 @@ class Summarizer(LoadedFromFiles):
     @classmethod
     def from_pretrained(cls, folder: str | Path, **options: Any) -> "Summarizer":
         """Load a bundle; options and errors are those of `LanguageModel.from_pretrained`."""
-        made = cls(LanguageModel.from_pretrained(folder, **options))
-        return made.loaded_by(cls.from_pretrained, folder, **options)
+        return cls(LanguageModel.from_pretrained(folder, **options))
 
     @overload  # a string is an iterable of strings, too: the first one that fits is taken
     def summarize(self, articles: str, *, progress: bool = False, **options: Any) -> Summary: ...

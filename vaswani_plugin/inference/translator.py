@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import Bundle, Engine, LoadedFromFiles, load_engine
+from vaswani_plugin.inference.bundle import Bundle, Engine, load_engine
 from vaswani_plugin.inference.texts import (
     Hypothesis,
     Score,
@@ -71,7 +71,7 @@ class Source(NamedTuple):
         return [piece for sentence in self.sentences for piece in sentence.pieces]
 
 
-class Translator(LoadedFromFiles):
+class Translator:
     """A trained model with its text pipeline: raw text in, raw text out. Threads may share one.
 
     Args:
@@ -116,9 +116,7 @@ class Translator(LoadedFromFiles):
             OSError: a file can't be read.
         """
         bundle = Bundle.load(Path(folder))
-        made = cls(bundle.pipeline, load_engine(bundle, engine, device, dtype, threads))
-        options = {"device": device, "dtype": dtype, "threads": threads, "engine": engine}
-        return made.loaded_by(cls.from_pretrained, folder, **options)
+        return cls(bundle.pipeline, load_engine(bundle, engine, device, dtype, threads))
 
     @property
     def source_language(self) -> str:

@@ -1,8 +1,6 @@
 """Checkpoints: loaded with ``weights_only`` on, refused with a reason, saved atomically."""
 
 import os
-import pickle
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +10,7 @@ from fairseq.file_io import PathManager
 
 from vaswani_plugin.errors import CheckpointError
 from vaswani_plugin.fairseq_plugin.patches._patching import patch
-from vaswani_plugin.inference.checkpoints import HARMLESS_GLOBALS, damage
+from vaswani_plugin.inference.checkpoints import HARMLESS_GLOBALS, damage, why_unreadable
 
 
 def allow_harmless_globals() -> None:
@@ -48,16 +46,10 @@ def refuse_unusable_checkpoints() -> None:
             )
         try:
             return original(path, *args, **kwargs)
-        except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, TypeError) as error:
-            foreign = re.search(r"GLOBAL ([\w.]+)", str(error))
-            reason = (
-                f"refused: it would call {foreign[1]}, and nothing of it was run"
-                if foreign
-                else f"is no checkpoint of fairseq ({type(error).__name__})"
-            )
-            raise CheckpointError(
-                f"checkpoint {path} {reason}; give one that fairseq-train wrote"
-            ) from error
+        except (FileNotFoundError, PermissionError):
+            raise
+        except Exception as error:
+            raise CheckpointError(f"checkpoint {path} {why_unreadable(error)}") from error
 
 
 def save_in_one_try() -> None:
