@@ -45,11 +45,7 @@ from vaswani_plugin.text.settings import (
 
 
 def make_settings(pair: str | None, changes: list[str], data_bin: Path) -> AnySettings:
-    """Makes settings from KEY=VALUE, or, without a pair, from those of a data folder.
-
-    Raises:
-        UserError: the folder has no settings, a key is unknown, or a value has the wrong type.
-    """
+    """Makes settings from KEY=VALUE, or, without a pair, from those of a data folder."""
     content: dict[str, Any] = {}
     for change in changes:
         key, equals, value = change.partition("=")
@@ -87,14 +83,9 @@ def usual_length(sizes: np.ndarray) -> int:
 
 
 def make_bundle(model: Path, data_bin: Path, settings: AnySettings, output: Path) -> list[str]:
-    """Writes a bundle; codes and vocabulary in `settings` are the paths of files to copy.
+    """Writes a bundle, and returns the names of its files.
 
-    Returns:
-        The names of the bundle's files.
-
-    Raises:
-        UserError: a file is missing or doesn't fit the model.
-        OSError: a file can't be read or written.
+    Codes and vocabulary in `settings` are the paths of files to copy.
     """
     names = {"codes": "codes"} if settings.codes else {}
     dictionaries = settings.dictionaries()

@@ -28,13 +28,7 @@ from checkout import at_least, parser, run
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.binary import binarize, build_dictionary, read_numbers
 from vaswani_plugin.text.bpe_learning import learn_codes
-from vaswani_plugin.text.coding import (
-    CODES,
-    SEPARATOR,
-    LineFunction,
-    bpe_units,
-    make_coding,
-)
+from vaswani_plugin.text.coding import CODES, SEPARATOR, LineFunction, bpe_units, make_coding
 from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS, TEXT_DICTIONARY, UNK, write_dictionary
 from vaswani_plugin.text.lines import read_pairs
 from vaswani_plugin.text.outputs import new_data_folder, write_atomically
@@ -59,18 +53,7 @@ def code_text(
 ) -> list[str]:
     """Writes the data folder; returns a line for people about each split.
 
-    Args:
-        splits: by split, its raw file, or its files of articles and of summaries.
-        settings: the content of preprocessing.json.
-        output: the folder to make.
-        operations: number of BPE merges.
-        threshold: rarer units become <unk>; not used with BPE.
-        workers: number of processes.
-
-    Raises:
-        UserError: a file is empty or no text, two files don't correspond, or `output` holds other
-            files.
-        OSError: a file can't be read or written.
+    `splits` are the raw files of each split, or those of its articles and its summaries.
     """
     with new_data_folder(output) as (folder, parts):
         codes = str(folder / CODES) if settings.codes else None

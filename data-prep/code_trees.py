@@ -50,17 +50,7 @@ def code_trees(
 ) -> list[str]:
     """Writes the data folder; returns lines for people.
 
-    Args:
-        splits: by split, its files; the dictionaries are made from `train` and `train1`.
-        settings: the content of preprocessing.json.
-        output: the folder to make.
-        operations: number of BPE merges.
-        threshold: rarer words become <unk>; not used with BPE.
-        workers: number of processes.
-
-    Raises:
-        UserError: a tree is bad, there is no tree, or `output` holds other files.
-        OSError: a file can't be read or written.
+    `splits` are the files of each split; the dictionaries are made from `train` and `train1`.
     """
     report = []
     with new_data_folder(output) as (folder, parts):

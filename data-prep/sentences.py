@@ -49,11 +49,7 @@ def resolved(text: str) -> str:
 
 
 def sentences(path: str) -> Iterator[str]:
-    """Yields the sentences of a file.
-
-    Raises:
-        UserError: the file is empty, no UTF-8, or a <seg> is not closed; names the file.
-    """
+    """Yields the sentences of a file."""
     content = "\n".join(read_text(path, returns_inside=True))
     tags = list(_SEGMENT.finditer(content))
     if not tags:

@@ -26,24 +26,16 @@ LARGEST_GROUP = 6
 Pair = tuple[str, str]
 
 
-def letters_and_digits(sentence: str) -> str:
-    """Returns a sentence's letters and digits, case-folded; the sentence itself if it has none."""
-    text = unicodedata.normalize("NFKC", sentence).casefold()
-    return "".join(filter(str.isalnum, text)) or sentence
-
-
 def loose_key(sentence: str) -> int:
     """Returns a hash that is equal for sentences with the same letters and digits."""
-    return short_hash(letters_and_digits(sentence))
+    text = unicodedata.normalize("NFKC", sentence).casefold()
+    return short_hash("".join(filter(str.isalnum, text)) or sentence)
 
 
 def groups_of(pairs: list[Pair]) -> list[tuple[int, list[int]]]:
-    """Finds the groups of pairs that are linked by shared sentences.
+    """Finds the groups of linked pairs: the smallest left key, and the pairs' numbers.
 
     Equal sentences on the left and on the right count as different ones.
-
-    Returns:
-        For each group the smallest key of its left sides, and the numbers of its pairs.
     """
     keys = [(loose_key(left), -1 - loose_key(right)) for left, right in pairs]
     parents = {key: key for both in keys for key in both}
@@ -67,9 +59,6 @@ def split(pairs: list[Pair], sizes: dict[str, int]) -> dict[str, list[Pair]]:
     Groups are taken in the order of their smallest key. So the same pairs give the same sets in any
     order, and a few new pairs change the sets little. Groups of more than `LARGEST_GROUP` pairs are
     never taken. A set may get up to `LARGEST_GROUP` - 1 pairs more than asked for.
-
-    Raises:
-        UserError: too few pairs are in small groups, or no pairs remain for training.
     """
     small = sorted(group for group in groups_of(pairs) if len(group[1]) <= LARGEST_GROUP)
     total, place = sum(len(members) for _, members in small), {}

@@ -33,19 +33,14 @@ WSJ_PLACES = ("parsed/mrg/wsj", "mrg/wsj", "wsj", ".")
 
 
 def tree_files(paths: list[str]) -> list[Path]:
-    """Lists the files that arguments name; a folder means all treebank files below it, sorted.
-
-    Raises:
-        UserError: a folder has no such files.
-    """
+    """Lists the files that arguments name; a folder means all treebank files below it, sorted."""
     found = []
     for path in map(Path, paths):
         if not path.is_dir():
             found.append(path)
             continue
-        names = sorted(p for p in path.rglob("*") if p.name.removesuffix(".gz").endswith(SUFFIXES))
-        below = [p for p in names if p.is_file()]
-        if not below:
+        names = (p for p in path.rglob("*") if p.name.removesuffix(".gz").endswith(SUFFIXES))
+        if not (below := sorted(names)):
             raise UserError(f"{path}: no treebank files below it ({', '.join(SUFFIXES)} or .gz)")
         found += below
     return found
@@ -54,12 +49,7 @@ def tree_files(paths: list[str]) -> list[Path]:
 def wsj_files(folder: str, split: str) -> list[Path]:
     """Lists the files of a split's sections, in order.
 
-    Args:
-        folder: of the Penn Treebank, or one between it and the sections (02, 03, ...).
-        split: a key of `WSJ_SECTIONS`.
-
-    Raises:
-        UserError: a section is missing, or has no .mrg files.
+    `folder` is that of the Penn Treebank, or one between it and the sections (02, 03, ...).
     """
     places = [Path(folder) / place for place in WSJ_PLACES]
     wsj = next((place for place in places if (place / "23").is_dir()), None)
@@ -100,12 +90,7 @@ def write_sequences(
     keep_tags: bool = False,
     label_closings: bool = False,
 ) -> None:
-    """Writes the words and the symbols of the trees of files; the options are `linearize`'s.
-
-    Raises:
-        UserError: a tree is bad; names it.
-        OSError: a file can't be read or written.
-    """
+    """Writes the words and the symbols of the trees of files; the options are `linearize`'s."""
     with write_atomically(source) as put_words, write_atomically(target) as put_symbols:
         for path in files:
             for tree in read_trees(path):

@@ -102,7 +102,11 @@ def encoder(codes: Path):
     ("content", "flags", "part"),
     [
         ("#version: 0.2\na b\n", ("--vocabulary-threshold", 5), "needs --vocabulary"),
-        ("#version: 0.2\na b\n", ("--vocabulary", "codes"), "codes:1: a line of a vocabulary"),
+        (
+            "#version: 0.2\na b\n",
+            ("--vocabulary", "codes"),
+            "codes: no lines of a unit",
+        ),
         ("a b\n", (), "not BPE codes"),
         ("#version: 0.2\na b\na b c\n", (), "codes:3: a line of BPE codes"),
     ],

@@ -7,7 +7,6 @@ limits the units is subword-nmt's; its command also has BPE-dropout (`subword-nm
 """
 
 import io
-import re
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -58,45 +57,36 @@ def _limited_splitter(path: str, vocabulary: str, threshold: int) -> Callable[[s
     from subword_nmt.apply_bpe import BPE, read_vocabulary
 
     read_merges(path)  # refuses what is no table
-    lines = list(read_lines(vocabulary))
-    for number, line in enumerate(lines, 1):
-        if not re.fullmatch(r"[^ ]+ [0-9]+", line.strip("\r\n ")):
-            raise UserError(
-                f"{vocabulary}:{number}: a line of a vocabulary holds a unit and its frequency: "
-                "make it with `subword-nmt get-vocab`"
-            )
-    units = read_vocabulary(lines, threshold)
+    try:
+        units = read_vocabulary(read_lines(vocabulary), threshold)
+    except ValueError as error:
+        raise UserError(
+            f"{vocabulary}: no lines of a unit and its frequency ({error}): make it with "
+            "`subword-nmt get-vocab`"
+        ) from error
     if not units:
         raise UserError(
             f"{vocabulary}: no unit occurs {threshold} times: lower --vocabulary-threshold"
         )
     table = BPE(io.StringIO("\n".join([*read_lines(path), ""])), vocab=units)
-    table.cache = _NoCache()  # subword-nmt's own has no limit
-    return lambda word: " ".join(table.segment_tokens([word]))
 
+    def split(word: str) -> str:
+        table.cache = {}  # it has no limit; another thread keeps the one that it has
+        return " ".join(table.segment_tokens([word]))
 
-class _NoCache(dict):
-    """A cache that keeps nothing; threads may share it."""
-
-    def __setitem__(self, key: object, value: object) -> None:
-        pass
+    return split
 
 
 def make_encoder(
     path: str, vocabulary: str | None = None, threshold: int = 0
 ) -> Callable[[str], str]:
-    """Returns the function from a line to its units.
+    """Returns the function from a line to its units, by a file of codes.
 
-    Args:
-        path: the codes.
-        vocabulary: a file of units with their counts. A unit that is not in it, or rarer than
-            `threshold`, is split again until all its parts are in the vocabulary.
-        threshold: the lowest count of a unit that is not split again.
+    With a vocabulary, a file of units and their counts, a unit that is not in it, or rarer than
+    `threshold`, is split again until all its parts are in the vocabulary.
     """
-    splitter = (
-        _limited_splitter(path, vocabulary, threshold) if vocabulary else _word_splitter(path)
-    )
-    split = lru_cache(1 << 16)(splitter)
+    limited = vocabulary and _limited_splitter(path, vocabulary, threshold)
+    split = lru_cache(1 << 16)(limited or _word_splitter(path))
 
     def encode(line: str) -> str:
         words = line.strip(" ")

@@ -63,7 +63,11 @@ class Pipeline:
             codes = settings.codes and str(folder / settings.codes)
             self._encode, self._decode = make_coding(settings.coding, codes)
             return
-        from_words = _from_words(settings)
+        from_words: LineFunction = str
+        if settings.tokenizer == "moses":
+            from vaswani_plugin.text.moses import make_detokenizer
+
+            from_words = make_detokenizer(settings.target_language)
         self._split, join = _subwords(settings, folder)
         self._encode = _encoder(settings, self._split)
         self._decode = lambda line: " ".join(from_words(join(line)).splitlines())
@@ -77,9 +81,6 @@ class Pipeline:
         """Returns the pipeline for raw lines in the target language of a translation model.
 
         It is this pipeline itself if nothing depends on the language.
-
-        Raises:
-            UserError: the codes can't be read.
         """
         settings = self.settings
         assert isinstance(settings, Settings)
@@ -105,8 +106,7 @@ class Pipeline:
     def decode(self, line: str) -> str:
         """Converts the model's subwords to running text.
 
-        A translation holds no line break of any kind. A language model's line is restored exactly,
-        also if it holds a U+2028 or similar.
+        A translation holds no line break of any kind; a language model's line is restored exactly.
         """
         return self._decode(line)
 
@@ -128,14 +128,6 @@ def _encoder(settings: Settings, split: LineFunction) -> LineFunction:
         settings.escape,
     )
     return lambda line: split(to_words(clean(line)))
-
-
-def _from_words(settings: Settings) -> LineFunction:
-    if settings.tokenizer == "none":
-        return str
-    from vaswani_plugin.text.moses import make_detokenizer
-
-    return make_detokenizer(settings.target_language)
 
 
 def _subwords(settings: Settings, folder: Path) -> tuple[LineFunction, LineFunction]:

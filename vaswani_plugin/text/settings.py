@@ -67,39 +67,23 @@ class _Fields:
 
 @dataclass(frozen=True)
 class Settings(_Fields):
-    """How raw text became the words of a model.
+    """How raw text became the words of a model; files are named as in the bundle."""
 
-    Args:
-        source_language: two-letter code; names the dictionary and chooses Moses' rules.
-        target_language: the same for the other side.
-        lowercase: whether text is converted to lower case, as the first step.
-        normalize_punctuation: whether Moses' rules normalize punctuation, as the second step.
-        tokenizer: "moses" or "none".
-        subwords: "subword-nmt", "sentencepiece" or "none".
-        aggressive_dash_splits: Moses' option -a ("well-known": "well @-@ known").
-        escape: whether & | < > ' " [ ] become XML entities, as in Moses.
-        codes: file with the merges, or sentencepiece's model; None if subwords is "none".
-        vocabulary: file with the source language's subwords and their counts; subword-nmt then
-            writes only these subwords.
-        vocabulary_threshold: subwords with a lower count are ignored.
-        beam: the beam with which the model was scored.
-        longest_trained: 99 % of the training's source sentences have at most as many subwords;
-            a longer sentence of a text is translated in pieces.
-    """
-
-    source_language: str
+    source_language: str  # two-letter code; names the dictionary and chooses Moses' rules
     target_language: str
-    lowercase: bool
-    normalize_punctuation: bool
+    lowercase: bool  # the first step
+    normalize_punctuation: bool  # the second step, by Moses' rules
     tokenizer: Literal["moses", "none"]
     subwords: Subwords
-    aggressive_dash_splits: bool = False
-    escape: bool = True
-    codes: str | None = None
-    vocabulary: str | None = None
-    vocabulary_threshold: int | None = None
-    beam: int | None = None
+    aggressive_dash_splits: bool = False  # Moses' option -a ("well-known": "well @-@ known")
+    escape: bool = True  # & | < > ' " [ ] become XML entities, as in Moses
+    codes: str | None = None  # the merges, or sentencepiece's model
+    vocabulary: str | None = None  # subword-nmt writes these of the source's subwords alone
+    vocabulary_threshold: int | None = None  # subwords with a lower count are ignored
+    beam: int | None = None  # with which the model was scored
     longest_trained: int | None = None
+    """99 % of the training's source sentences have at most as many subwords; a longer sentence of a
+    text is translated in pieces."""
 
     def dictionaries(self) -> dict[str, str]:
         """Names of the dictionaries' files, by side."""
@@ -109,22 +93,13 @@ class Settings(_Fields):
 
 @dataclass(frozen=True)
 class TextSettings(_Fields):
-    """How one language's raw text became the units of a language model.
-
-    Args:
-        coding: "words", "bpe" or "characters"; coding.py explains them.
-        codes: file with the merges of "bpe".
-        article_tokens: for a model that summarizes: number of units of an article that are read,
-            from its beginning; the others are left out.
-        summary_tokens: number of units of a summary, at most.
-        beam: the beam with which the model was scored.
-    """
+    """How one language's raw text became the units of a language model."""
 
     coding: Coding
-    codes: str | None = None
-    article_tokens: int | None = None
-    summary_tokens: int | None = None
-    beam: int | None = None
+    codes: str | None = None  # the merges of "bpe"
+    article_tokens: int | None = None  # of a model that summarizes: units of an article, cut there
+    summary_tokens: int | None = None  # the same of a summary
+    beam: int | None = None  # with which the model was scored
 
     def dictionaries(self) -> dict[str, str]:
         """Name of the dictionary's file."""
@@ -133,21 +108,13 @@ class TextSettings(_Fields):
 
 @dataclass(frozen=True)
 class TreeSettings(_Fields):
-    """How trees became the words and symbols of a parser.
+    """How trees became the words and symbols of a parser."""
 
-    Args:
-        coding: of the words, "bpe" or "words"; linearization.py explains them.
-        keep_tags: whether a word's symbol is its tag; otherwise all words have the same symbol.
-        label_closings: whether closing symbols have labels.
-        codes: file with the merges of "bpe".
-        beam: the beam with which the model was scored.
-    """
-
-    coding: TreeCoding
-    keep_tags: bool
-    label_closings: bool
-    codes: str | None = None
-    beam: int | None = None
+    coding: TreeCoding  # of the words; linearization.py explains both
+    keep_tags: bool  # whether a word's symbol is its tag; otherwise all have the same
+    label_closings: bool  # whether closing symbols have labels
+    codes: str | None = None  # the merges of "bpe"
+    beam: int | None = None  # with which the model was scored
 
     def dictionaries(self) -> dict[str, str]:
         """Names of the dictionaries' files, by side."""
