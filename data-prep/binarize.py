@@ -52,9 +52,7 @@ def main() -> None:
     with new_data_folder(args.output) as (folder, _):
         counting = args.threshold, args.padding_factor, args.workers
         if args.dictionary:
-            if not (entries := read_dictionary(args.dictionary)):
-                raise UserError(f"{args.dictionary}: the file is empty")
-            entries = padded(entries, args.padding_factor)
+            entries = padded(read_dictionary(args.dictionary), args.padding_factor)
             dictionaries, types = [entries] * 2, ["types"]
         elif rows[0] is None:
             dictionaries, types = [build_dictionary(files["train"], *counting)] * 2, ["types"]

@@ -99,12 +99,15 @@ def main() -> None:
     add("--article-tokens", type=int, help="with --summaries: most tokens of the article")
     add("--summary-tokens", type=int, help="with --summaries: most tokens of the summary")
     add("--operations", type=int, default=8000, help="BPE merge operations (default: 8000)")
-    add("--threshold", type=int, default=0, help="rarer words, characters: <unk> (default: 0)")
+    add(
+        "--threshold",
+        type=int,
+        default=0,
+        help="rarer words, characters: <unk> (default: 0; not with bpe)",
+    )
     add("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")
     args = flags.parse_args()
     at_least(args, operations=1, workers=1, article_tokens=1, summary_tokens=1)
-    if args.threshold and args.coding == "bpe":
-        raise UserError(f"--threshold {args.threshold}: has no effect with bpe: leave it out")
     lengths = args.article_tokens, args.summary_tokens
     if (None in lengths) == args.summaries or (not args.summaries and lengths != (None, None)):
         raise UserError("--summaries goes with --article-tokens N and --summary-tokens N")

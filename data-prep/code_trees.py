@@ -23,7 +23,6 @@ from typing import get_args
 from checkout import at_least, parser, run
 from trees import write_sequences
 
-from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.binary import binarize, build_dictionary
 from vaswani_plugin.text.bpe_learning import learn_codes
 from vaswani_plugin.text.coding import CODES, bpe_units
@@ -89,24 +88,20 @@ def main() -> None:
     add("--also", nargs="+", metavar="TREES", help="trees that a parser made, for training")
     add("--output", type=Path, required=True, help="the folder to create")
     add("--coding", choices=get_args(TreeCoding), default="bpe", help="tokens (default: bpe)")
-    add("--operations", type=int, help="BPE merges (default: 8000)")
-    add("--threshold", type=int, default=0, help="rarer words become <unk> (default: 0, none)")
+    add("--operations", type=int, default=8000, help="BPE merges (default: 8000)")
+    add("--threshold", type=int, default=0, help="rarer words: <unk> (default: 0; not with bpe)")
     add("--one-placeholder", action="store_true", help="write every tag as XX")
     add("--plain-closings", action="store_true", help="write closing brackets as ), not as )NP")
     add("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")
     args = flags.parse_args()
     at_least(args, operations=1, workers=1)
-    if args.operations is not None and args.coding == "words":
-        raise UserError(f"--operations {args.operations}: goes with --coding bpe")
-    operations = args.operations or 8000
-    if args.threshold and args.coding == "bpe":
-        raise UserError("--threshold: BPE has no unknown units; leave it out")
     splits = {"train": args.train, "valid": args.valid, "test": args.test}
     if args.also:
         splits["train1"] = args.also
     codes = CODES if args.coding == "bpe" else None
     settings = TreeSettings(args.coding, not args.one_placeholder, not args.plain_closings, codes)
-    report = code_trees(splits, settings, args.output, operations, args.threshold, args.workers)
+    numbers = args.operations, args.threshold, args.workers
+    report = code_trees(splits, settings, args.output, *numbers)
     print("\n".join(report))
 
 

@@ -120,7 +120,6 @@ def test_files_are_those_of_fairseq(strange, ours, tmp_path, monkeypatch, theirs
     [
         ({}, "--source-rows 9", "--source-rows and --target-rows go together"),
         ({}, "--dictionary x --threshold 2", "--dictionary: leave out --threshold"),
-        ({"dict": b""}, "--dictionary dict", "dict: the file is empty"),
         ({"test.en": b"a\nb\n"}, "", "test.en has 2 lines, test.de 1"),
         ({"train.en": b""}, "--pair en", "--pair en: two different languages"),
         ({"out/model.pt": b"", "out/dict.en.txt": b""}, "", "out: it holds model.pt"),

@@ -116,6 +116,4 @@ def test_rare_words_become_unknown(text, run):
 def test_flags_that_do_not_fit(text, run):
     with pytest.raises(UserError, match="--summaries goes with --article-tokens N"):
         run(text, "--coding", "words", "--summaries")
-    with pytest.raises(UserError, match="--threshold 2: has no effect with bpe"):
-        run(text, "--coding", "bpe", "--threshold", 2)
     assert not (text / "bin").exists()

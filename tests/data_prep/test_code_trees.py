@@ -10,7 +10,6 @@ from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from tests.support.random_trees import random_tree
-from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.coding import make_coding
 from vaswani_plugin.text.linearization import linearize, make_word_coding, restore
 from vaswani_plugin.text.pipeline import Pipeline
@@ -115,11 +114,3 @@ def test_parsed_trees_are_a_second_training_set(run, folder):
     trees = [*odd_trees(SIZES["also"], 1), parse_tree(NEW)]
     expected = [linearize(tree, True, True)[1] for tree in trees]
     assert [[symbols[n] for n in target[:-1]] for target in targets] == expected
-
-
-def test_what_does_not_fit_leaves_nothing(run, tmp_path):
-    with pytest.raises(UserError, match="--operations 9: goes with --coding bpe"):
-        run("--operations", 9, "--coding", "words")
-    with pytest.raises(UserError, match="--threshold: BPE has no unknown units"):
-        run("--threshold", 2)
-    assert not list(tmp_path.iterdir())

@@ -10,7 +10,6 @@ Two sentences are the same if they are equal in Unicode's form NFC, apart from s
 
 import hashlib
 import unicodedata
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -18,8 +17,6 @@ from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
-
-import numpy as np
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.lines import read_pairs, read_text
@@ -226,11 +223,8 @@ def prepare_pairs(
                 write(name, pair)
                 for side, key in zip(held_out, keys, strict=True):
                     side.add(key)
-        columns = array("Q"), array("Q")
-        for _, keys in kept("train"):
-            for column, key in zip(columns, keys, strict=True):
-                column.append(key)
-        total = len(columns[0])
+        train_keys = [keys for _, keys in kept("train")]
+        total = len(train_keys)
         if total < LEAST_PAIRS:
             raise UserError(
                 f"{files['train'][0]}: {total} pairs are too few to learn from: give at least "
@@ -239,30 +233,25 @@ def prepare_pairs(
         # A validation or test set: 1/20 of the pairs, from 50 to 2,000, at most 1/10.
         size = min(max(total // 20, 50), 2000, total // 10)
         wanted = {name: size for name in ("test", "valid") if name not in files}
-        names = choose_held_out(*columns, wanted)
+        names = choose_held_out(train_keys, wanted)
         for number, (pair, _) in enumerate(kept("train")):
             write(names.get(number, "train"), pair)
     return report
 
 
-def choose_held_out(left: array, right: array, sizes: dict[str, int]) -> dict[int, str]:
+def choose_held_out(keys: list[Keys], sizes: dict[str, int]) -> dict[int, str]:
     """Chooses the pairs of held-out sets of these sizes among those whose sentences occur once.
 
-    `left` and `right` are the `sentence_key` of each pair's sides. Returns the name of the set by
-    the number of the pair.
+    `keys` are those of each pair. Returns the name of the set by the number of the pair.
     """
-    once = np.ones(len(left), dtype=bool)
-    for side in (left, right):
-        _, where, times = np.unique(np.asarray(side), return_inverse=True, return_counts=True)
-        once &= times[where] == 1
-    candidates = np.flatnonzero(once)
-    candidates = candidates[np.argsort(np.asarray(left)[candidates], kind="stable")]
-    wanted = sum(sizes.values())
-    asked = " and ".join(f"{size} pairs for {name}" for name, size in sizes.items())
-    if wanted > len(candidates):
+    lefts, rights = (Counter(side) for side in zip(*keys, strict=True))
+    once = [n for n, (left, right) in enumerate(keys) if lefts[left] == rights[right] == 1]
+    if sum(sizes.values()) > len(once):
+        asked = " and ".join(f"{size} pairs for {name}" for name, size in sizes.items())
         raise UserError(
-            f"{asked}: of {len(left)} pairs, {len(candidates)} share no sentence with another: "
+            f"{asked}: of {len(keys)} pairs, {len(once)} share no sentence with another: "
             "give sets of your own"
         )
-    names = [name for name, size in sizes.items() for _ in range(size)]
-    return dict(zip(candidates[:wanted].tolist(), names, strict=True))
+    once.sort(key=lambda number: keys[number][0])
+    names = (name for name, size in sizes.items() for _ in range(size))
+    return {number: name for name, number in zip(names, once, strict=False)}

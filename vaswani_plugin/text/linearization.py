@@ -21,10 +21,6 @@ A sequence is **well-formed** for n words when
 3. no constituent is closed before it holds a placeholder or a closed constituent;
 4. a labelled closing symbol has the label of the constituent that it closes.
 
-A search from left to right needs three things to follow these rules: the number of words so far,
-the stack of open labels (without labelled closing, only its depth), and the last symbol. While
-words remain, a bracket may open. While words remain and a bracket is open, a placeholder may
-follow. A bracket may close unless the last symbol opened it, or it is the root and words remain.
 Only openings can make such a sequence endless. A search therefore allows at most `MAX_OPENINGS`
 openings in a row; then a placeholder must follow. So n words take at most
 ``n * (2 * MAX_OPENINGS + 1)`` symbols, and a prefix with `depth` open brackets and r remaining
