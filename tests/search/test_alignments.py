@@ -13,7 +13,6 @@ from model_factory import make_model
 from recurrent_models import make_recurrent
 from search_setup import EOS, PAD, make_generator, make_sample, make_translation_task
 
-from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.search import hard_alignment
 
 SOURCES = [[11, 5, 5, 20, 9], [9, 12, 7], [14]]
@@ -81,16 +80,6 @@ def test_fairseqs_own_generator_aligns_too(task, kind):
     for source, (best, *_) in zip(SOURCES, found, strict=True):
         assert [t for _, t in best["alignment"]] == list(range(len(best["tokens"]) - 1))
         assert {s for s, _ in best["alignment"]} <= set(range(len(source)))
-
-
-def test_a_model_without_attention_says_so(task):
-    models = [make_lstm(task, decoder_attention="0"), make_recurrent("seq2seq", task)]
-    for model in models:
-        with pytest.raises(UserError, match="no attention.*drop --print-alignment"):
-            make_generator(task, [model], print_alignment="soft")
-        make_generator(task, [model])
-    attentive = make_recurrent("attention", task)
-    make_generator(task, [models[1], attentive], print_alignment="hard")  # one has
 
 
 def test_no_attention_is_kept_that_nobody_reads(task):

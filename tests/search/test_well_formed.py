@@ -140,8 +140,6 @@ def test_what_has_no_tree_is_refused():
         generator.generate([model], make_sample(SOURCES))
     with pytest.raises(UserError, match="not of linearized trees"):
         SymbolTables([None] * 4 + ["the", "dog"], EOS)
-    with pytest.raises(UserError, match="--constraints: fairseq's own .*, or give --unconstrained"):
-        task.build_generator([model], Namespace(beam=4, constraints="x"))
 
 
 def test_labelled_and_plain_closings_in_one_dictionary():
