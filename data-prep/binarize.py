@@ -42,8 +42,7 @@ def main() -> None:
     args = flags.parse_args()
     pair = two_languages(args.pair)
     rows = args.source_rows, args.target_rows
-    least = {"source_rows": len(SPECIAL_SYMBOLS) + 1, "target_rows": len(SPECIAL_SYMBOLS) + 1}
-    at_least(args, **least, padding_factor=1, workers=1)
+    at_least(args, source_rows=5, target_rows=5, padding_factor=1, workers=1)
     if (rows[0] is None) != (rows[1] is None):
         raise UserError("--source-rows and --target-rows go together: give both or neither")
     if args.dictionary and (args.threshold or rows[0]):
@@ -53,16 +52,16 @@ def main() -> None:
         counting = args.threshold, args.padding_factor, args.workers
         if args.dictionary:
             entries = padded(read_dictionary(args.dictionary), args.padding_factor)
-            dictionaries, types = [entries] * 2, ["types"]
+            dictionaries = [entries] * 2
         elif rows[0] is None:
-            dictionaries, types = [build_dictionary(files["train"], *counting)] * 2, ["types"]
+            dictionaries = [build_dictionary(files["train"], *counting)] * 2
         else:
             sides = zip(files["train"], rows, strict=True)
             dictionaries = [build_dictionary([t], *counting, most_rows=n) for t, n in sides]
-            types = [f"types.{language}" for language in pair]
         report = []
         for language, entries in zip(pair, dictionaries, strict=True):
             write_dictionary(entries, folder / f"dict.{language}.txt")
+            report.append(f"types.{language} {len(SPECIAL_SYMBOLS) + len(entries)}")
         for split, paths in files.items():
             prefixes = [folder / f"{split}.{args.pair}.{language}" for language in pair]
             sides = zip(paths, prefixes, dictionaries, strict=True)
@@ -73,8 +72,6 @@ def main() -> None:
                     "line by line, and not be empty"
                 )
             report.append(f"{split} {source}")
-        for name, entries in zip(types, dictionaries, strict=False):
-            report.append(f"{name} {len(SPECIAL_SYMBOLS) + len(entries)}")
     print(f"{', '.join(report)}: {args.output}")
 
 

@@ -103,7 +103,7 @@ def main() -> None:
         "--threshold",
         type=int,
         default=0,
-        help="rarer words, characters: <unk> (default: 0; not with bpe)",
+        help="rarer words and characters become <unk>; not bpe",
     )
     add("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")
     args = flags.parse_args()

@@ -14,7 +14,6 @@ refused. Invisible characters without meaning are removed. For more rules see Op
 """
 
 from pathlib import Path
-from typing import Any
 
 from checkout import at_least, parser, run, two_languages
 
@@ -23,15 +22,6 @@ from vaswani_plugin.text.cleaning import prepare_pairs
 from vaswani_plugin.text.outputs import check_outputs, write_json
 
 SPLITS = ("train", "valid", "test")
-
-
-def show(report: dict[str, Any]) -> None:
-    """Prints the report for people."""
-    for name, found in report["files"].items():
-        print(f"{name}: {found['kept']:,} of {found['read']:,} pairs kept")
-        for rule, entry in found["dropped"].items():
-            print(f"  dropped {entry['count']:,}: {rule} (first {entry['first']})")
-    print("pairs: " + ", ".join(f"{name} {n:,}" for name, n in report["splits"].items()))
 
 
 def main() -> None:
@@ -59,7 +49,11 @@ def main() -> None:
     args.output.mkdir(parents=True, exist_ok=True)
     report = prepare_pairs(files, pair, args.output, args.max_length, args.max_ratio)
     write_json(args.report, report)
-    show(report)
+    for name, found in report["files"].items():
+        print(f"{name}: {found['kept']:,} of {found['read']:,} pairs kept")
+        for rule, entry in found["dropped"].items():
+            print(f"  dropped {entry['count']:,}: {rule} (first {entry['first']})")
+    print("pairs: " + ", ".join(f"{name} {n:,}" for name, n in report["splits"].items()))
 
 
 if __name__ == "__main__":

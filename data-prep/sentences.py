@@ -9,8 +9,7 @@ IWSLT's training text: a sentence a line, with lines of metadata between them, w
 titles and descriptions are sentences too. Entities are resolved in both.
 
 fairseq's prepare-iwslt14.sh drops only the lines of <url>, <talkid> and <keywords>, and keeps
-entities. Here the names of speakers, reviewers and translators go, too. `sacrebleu --echo` gives
-WMT's test sets by their names.
+entities. `sacrebleu --echo` gives WMT's test sets by their names.
 """
 
 import html

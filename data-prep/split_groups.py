@@ -62,18 +62,15 @@ def split(pairs: list[Pair], sizes: dict[str, int]) -> dict[str, list[Pair]]:
     """
     small = sorted(group for group in groups_of(pairs) if len(group[1]) <= LARGEST_GROUP)
     total, place = sum(len(members) for _, members in small), {}
-    candidates = iter(small)
     for name, size in sizes.items():
         taken: list[int] = []
         while len(taken) < size:
-            _, members = next(candidates, (0, []))
-            if not members:
+            if not small:
                 raise UserError(
                     f"{size} pairs for {name}: the corpus has too few pairs that share no sentence "
-                    f"with many others ({total} in all): ask for fewer, or give a {name} set of "
-                    "your own"
+                    f"with many others ({total} in all): ask for fewer"
                 )
-            taken += members
+            taken += small.pop(0)[1]
         place |= dict.fromkeys(taken, name)
     splits: dict[str, list[Pair]] = {name: [] for name in (*sizes, "train")}
     for number, pair in enumerate(pairs):

@@ -3,8 +3,7 @@
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 LONGEST_MESSAGE = 900
@@ -19,15 +18,6 @@ class UserError(ValueError):
 
 class CheckpointError(UserError):
     """A checkpoint that cannot be used; the message names the file and the remedy."""
-
-
-@contextmanager
-def value_errors_as_user_errors() -> Iterator[None]:
-    """Turn a `ValueError` of `modules`, which don't import this file, into a `UserError`."""
-    try:
-        yield
-    except ValueError as error:
-        raise UserError(str(error)) from error
 
 
 def wants_traceback() -> bool:

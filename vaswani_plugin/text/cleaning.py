@@ -159,9 +159,6 @@ def prepare_pairs(
             more subwords than that, in any script.
         max_ratio: how many times longer a side may be than expected from the other side and the
             usual ratio of the corpus' sides.
-
-    Raises:
-        UserError: the text can't be used; names the file, the line if known, and the remedy.
     """
     held_out: tuple[set[int], set[int]] = set(), set()
     report: dict[str, Any] = {"splits": Counter(), "files": {}}

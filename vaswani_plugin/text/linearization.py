@@ -74,15 +74,12 @@ def unescape_space(text: str) -> str:
 def linearize(
     tree: Tree, keep_tags: bool = False, label_closings: bool = False
 ) -> tuple[list[str], list[str]]:
-    """Returns the words of a tree, and its symbols.
+    """Returns the words of a cleaned tree, and its symbols.
 
     Args:
-        tree: a cleaned tree.
+        tree: in a constituent; a word alone is a BadTree.
         keep_tags: whether the placeholder of a word is its tag.
         label_closings: whether a closing symbol is ``)LABEL``.
-
-    Raises:
-        BadTree: the tree is a single word without a constituent around it.
     """
     if not isinstance(tree[0], Open):
         raise BadTree("a word without a constituent round it; clean the tree first")
@@ -103,15 +100,12 @@ def linearize(
 def restore(
     symbols: Iterable[str], words: Sequence[str], tags: Sequence[str] | None = None
 ) -> Tree:
-    """Makes the tree of a well-formed sequence: the inverse of `linearize`.
+    """Makes the tree of a well-formed sequence, the inverse of `linearize`; BadTree for any other.
 
     Args:
         symbols: with labelled closings or without.
         words: as returned by `linearize`.
         tags: of the words; None takes the placeholders as tags.
-
-    Raises:
-        BadTree: the sequence is not well-formed; the message names the symbol.
     """
     tree: Tree = []
     labels: list[str] = []

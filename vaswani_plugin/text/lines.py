@@ -22,12 +22,7 @@ from vaswani_plugin.errors import UserError
 
 @contextmanager
 def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
-    """Opens a file for reading bytes; `.gz` is decompressed, `-` is standard input.
-
-    Raises:
-        UserError: a broken .gz file, also where reading finds it.
-        OSError: the file can't be opened.
-    """
+    """Opens a file for reading bytes; `.gz` is decompressed, `-` is standard input."""
     if str(path) == "-":
         yield sys.stdin.buffer
     elif str(path).endswith(".gz"):
@@ -114,11 +109,7 @@ def read_pairs(
 
 
 class LocatedLines:
-    """The lines of several files in order; knows the file and the line number of each.
-
-    Args:
-        paths: the files, plain or .gz; `-` is standard input.
-    """
+    """The lines of several files in order; knows the file and the line number of each."""
 
     def __init__(self, paths: list[str]) -> None:
         self.paths = paths
@@ -126,7 +117,7 @@ class LocatedLines:
         """For each file so far: the number of lines before it, and its name."""
 
     def __iter__(self) -> Iterator[str]:
-        """Yields the lines; raises the errors of `read_lines`."""
+        """Yields the lines."""
         count = 0
         for path in self.paths:
             self._starts.append((count, shown_name(path)))

@@ -63,9 +63,9 @@ def _packed(path: str | Path, file: IO[bytes]) -> Iterator[IO[bytes]]:
 
 
 def _is_device(path: str | Path) -> bool:
-    """Whether a path is standard output, a pipe or a device, which nothing can replace."""
-    exists_as_other = os.path.exists(path) and not os.path.isfile(path)
-    return str(path) == "-" or str(path).startswith("/dev/") or exists_as_other
+    """Whether a path is standard output, a pipe or a device, which no file replaces."""
+    is_other = os.path.exists(path) and not os.path.isfile(path)
+    return str(path) == "-" or str(path).startswith(("/dev/std", "/dev/fd/")) or is_other
 
 
 @contextmanager
@@ -81,11 +81,7 @@ def _open_device(path: str | Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def write_bytes_atomically(path: str | Path) -> Iterator[IO[bytes]]:
-    """Opens a file for writing bytes. On an error an old file stays, and no partial file remains.
-
-    Raises:
-        OSError: the file can't be written; the error names `path`.
-    """
+    """Opens a file for writing bytes; after an error an old file stays, and no partial one."""
     if _is_device(path):
         with _open_device(path) as stream:
             yield stream
@@ -176,12 +172,7 @@ def line_progress(inputs: list[str], output: Path | None) -> "tqdm":
 def new_data_folder(output: Path) -> Iterator[tuple[Path, Path]]:
     """Makes a folder that takes the place of `output` once it is complete, and not after an error.
 
-    Yields:
-        The new folder, and one for intermediate files; both are empty.
-
-    Raises:
-        UserError: `output` is a file, or a folder that holds something else than such data.
-        OSError: a folder can't be made or replaced.
+    Yields the new folder, and one for intermediate files. `output` may be a folder of such data.
     """
     output = Path(os.path.realpath(output))
     inside = list(output.iterdir()) if output.is_dir() else [output] if output.exists() else []

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from vaswani_plugin.errors import UserError
@@ -57,7 +58,10 @@ def read_curves(lines: Iterable[str], name: str) -> dict[str, Curve]:
         if record is None:
             continue
         kind, fields = record
-        point = {key: float(text) for key, text in fields.items() if _is_number(text)}
+        point: dict[str, float] = {}
+        for key, text in fields.items():
+            with suppress(ValueError):  # a word, or None
+                point[key] = float(text)
         update, points = int(fields["num_updates"]), curves.setdefault(kind, {})
         if start or point.get("wall", wall) < wall:  # fairseq's clock restarts
             before, wall = before + wall, 0.0
@@ -81,29 +85,15 @@ def read_curves(lines: Iterable[str], name: str) -> dict[str, Curve]:
     return found
 
 
-def _is_number(text: str) -> bool:
-    """nan and inf count as numbers."""
-    try:
-        float(text)
-    except ValueError:
-        return False  # a word, or None
-    return True
-
-
 @dataclass
 class TrainingRun:
-    """A run of fairseq-train, resumed or not.
+    """A run of fairseq-train, resumed or not."""
 
-    arch: the architecture's name, if the log has it. seconds: total time of all starts.
-    tokens_per_second: target tokens without padding, in the time of training alone. valid: the
-    points of the validations.
-    """
-
-    arch: str | None
+    arch: str | None  # if the log has it
     parameters: int
     updates: int
-    seconds: float
-    tokens_per_second: float
+    seconds: float  # of all starts
+    tokens_per_second: float  # of the target, without padding, in the time of training alone
     valid: Curve
 
 

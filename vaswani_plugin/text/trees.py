@@ -176,16 +176,13 @@ def strip_functions(label: str) -> str:
 
 
 def clean(tree: Tree) -> Tree | None:
-    """Cleans a tree as the parsing literature does before training and scoring.
+    """Cleans a tree as the parsing literature does before training and scoring; None without words.
 
     Empty elements (tag -NONE-) are removed, with the constituents that become empty. Function
     labels, indices and gapping are removed from labels and tags (NP-SBJ-1 and NP=2 become NP). The
     root gets the same symbol in all trees. Unary chains stay, also new ones (an NP over an NP).
     No-break and thin spaces around a word, which occur in CRAFT, are removed: every tokenizer would
     drop them.
-
-    Returns:
-        The cleaned tree; None if it has no words.
     """
     kept: list[Symbol] = []
     for symbol in tree:

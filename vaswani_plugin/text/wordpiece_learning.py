@@ -100,9 +100,6 @@ def learn(
 
     Returns:
         The model, as the content of a file for `load`.
-
-    Raises:
-        UserError: a file holds no words, or `size` doesn't suit the text.
     """
     own = "bpe" if kind == "likelihood" else kind
     try:
