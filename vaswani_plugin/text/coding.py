@@ -86,9 +86,7 @@ def bpe_units(codes: str) -> list[str]:
 def make_coding(coding: str, codes: str | None) -> tuple[LineFunction, LineFunction]:
     """Returns the functions from a raw line to units joined by spaces, and back.
 
-    Args:
-        coding: one of `settings.Coding`.
-        codes: file with the table of merges, for `bpe`.
+    `coding` is one of `settings.Coding`, `codes` the file of merges for `bpe`.
     """
     if coding == "words":
         words = lambda line: " ".join(_RESERVED.get(word, word) for word in line.split())  # noqa: E731

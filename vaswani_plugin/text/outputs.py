@@ -72,6 +72,7 @@ def _is_device(path: str | Path) -> bool:
 def _open_device(path: str | Path) -> Iterator[IO[bytes]]:
     if str(path) == "-":
         with _naming("standard output"):
+            sys.stdout.flush()  # what was printed before
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
     else:

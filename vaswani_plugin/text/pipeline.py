@@ -40,19 +40,16 @@ class Pipeline:
     Attributes:
         subwords: kind of marks by which subwords join to words: "subword-nmt", "sentencepiece" or
             "none".
-
-    Raises:
-        UserError: the codes can't be read.
     """
 
     def __init__(self, settings: AnySettings, folder: Path) -> None:
         self.settings = settings
         self.folder = folder
         self.subwords = getattr(settings, "subwords", "none")
+        codes = settings.codes and str(folder / settings.codes)
         if isinstance(settings, TreeSettings):
             from vaswani_plugin.text.linearization import make_word_coding, words_of
 
-            codes = settings.codes and str(folder / settings.codes)
             encode_words = make_word_coding(settings.coding, codes)
             self._encode = lambda line: encode_words(words_of(remove_invisible(line)))
             self._decode = str
@@ -60,7 +57,6 @@ class Pipeline:
         if isinstance(settings, TextSettings):
             from vaswani_plugin.text.coding import make_coding
 
-            codes = settings.codes and str(folder / settings.codes)
             self._encode, self._decode = make_coding(settings.coding, codes)
             return
         from_words: LineFunction = str
@@ -138,10 +134,8 @@ def _subwords(settings: Settings, folder: Path) -> tuple[LineFunction, LineFunct
         from vaswani_plugin.text import wordpiece
 
         return wordpiece.make_encoder(codes), wordpiece.make_decoder(codes)
-    if settings.vocabulary is None:
-        return make_encoder(codes), join_bpe
-    vocabulary = str(folder / settings.vocabulary)
-    return make_encoder(codes, vocabulary, settings.vocabulary_threshold), join_bpe
+    vocabulary = settings.vocabulary and str(folder / settings.vocabulary)
+    return make_encoder(codes, vocabulary, settings.vocabulary_threshold or 0), join_bpe
 
 
 def cut(
