@@ -1,10 +1,8 @@
-"""Pictures of attention, and the timed layers of Table 1."""
+"""Pictures of attention."""
 
 import numpy as np
 import pytest
-import torch
 
-from vaswani_plugin.figures import layer_timing
 from vaswani_plugin.figures.attention_report import draw_heads, draw_lines
 
 
@@ -31,28 +29,3 @@ def test_long_labels_leave_room_for_the_picture(tmp_path, monkeypatch, draw):
             box = text.get_window_extent()
             assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height
         assert panel.get_window_extent().width > 0.1 * width
-
-
-def test_fitted_powers_come_from_the_times(monkeypatch):
-    """Times after the formulas of Table 1 give the formulas' powers back."""
-
-    def pretend(sizes, k, r):
-        return [[n**layer.power_of_n * d**layer.power_of_d for layer in layer_timing.LAYERS]
-                for n, d in sizes]  # fmt: skip
-
-    monkeypatch.setattr(layer_timing, "measure", pretend)
-    for layer in layer_timing.time_layers([64, 128, 256], [32, 64], 3, 4)["layers"]:
-        for axis in "nd":
-            assert layer[f"fitted_power_of_{axis}"] == pytest.approx(layer[f"power_of_{axis}"])
-
-
-@pytest.mark.slow
-def test_real_layers_follow_the_table():
-    threads = torch.get_num_threads()
-    times = layer_timing.time_layers([256, 512, 1024, 2048], [128, 256, 512, 1024], 3, 16)
-    assert torch.get_num_threads() == threads
-    for layer in times["layers"]:
-        # A matrix product's rate depends on its size: half a power either way is what is seen.
-        for axis in "nd":
-            power, fitted = layer[f"power_of_{axis}"], layer[f"fitted_power_of_{axis}"]
-            assert fitted == pytest.approx(power, abs=0.5), (layer["layer"], axis)

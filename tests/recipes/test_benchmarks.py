@@ -18,6 +18,7 @@ FOLDER = REPO / "recipes" / "benchmarks"
 sys.path[:0] = [str(FOLDER), str(FOLDER / "peers")]
 
 import kernels  # noqa: E402
+import layers  # noqa: E402
 import measurement  # noqa: E402
 import startup  # noqa: E402
 import training  # noqa: E402
@@ -54,6 +55,39 @@ def test_figures_are_those_after_the_warm_up():
     rows = [training.figures(make_report(speed), 0) for speed in (8.0, 4.0, 5.0)]
     expected = {"median": 5.0, "lowest": 4.0, "highest": 8.0}
     assert training.summary(rows)["tokens_per_second"] == expected
+
+
+def test_table_1_by_the_clock(monkeypatch, tmp_path):
+    """Times after the formulas of Table 1 give the formulas' powers back."""
+    powers = {"n^2 d": (2, 1), "n d^2": (1, 2), "k n d^2": (1, 2), "r n d": (1, 1)}
+
+    def pretend(layer, x):
+        (name,) = (name for name, made in seen[-1].items() if made is layer)
+        of_n, of_d = powers[name.partition(": ")[2]]
+        assert layer(x) is not None
+        return x.size(1) ** of_n * x.size(2) ** of_d
+
+    seen, make = [], layers.make_layers
+    monkeypatch.setattr(layers, "make_layers", lambda *sizes: seen.append(make(*sizes)) or seen[-1])
+    monkeypatch.setattr(layers, "seconds", pretend)
+    files = tmp_path / "times.json", tmp_path / "times.png"
+    sizes = ["--lengths", "16", "32", "64", "--widths", "8", "16", "--r", "4"]
+    layers.main([*sizes, "--output", str(files[0]), "--plot", str(files[1])])
+    found = json.loads(files[0].read_text())
+    for axis, place in (("n", 0), ("d", 1)):
+        for name, power in found[axis]["powers"].items():
+            assert power == pytest.approx(powers[name.partition(": ")[2]][place])
+    assert files[1].read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_real_layers_follow_the_table(tmp_path):
+    output = tmp_path / "times.json"
+    layers.main(["--lengths", "256", "512", "1024", "2048", "--output", str(output)])
+    found = json.loads(output.read_text())
+    # A matrix product's rate depends on its size: half a power either way is what is seen.
+    for axis, expected in (("n", (2, 1, 1, 1)), ("d", (1, 2, 2, 1))):
+        assert [*found[axis]["powers"].values()] == pytest.approx(expected, abs=0.5)
 
 
 def test_all_sides_train_the_same_model(tmp_path):

@@ -7,52 +7,28 @@ from vaswani_plugin.cli.command import Count, Format, one_of, show
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.metrics.cost import DEVICES
 
-LENGTHS, WIDTHS = [128, 256, 512, 1024, 2048], [64, 128, 256, 512, 1024]
 SHOWN = (0, 1, 2, 5, 10, 20, 50)
 """Distances of the printed products of positions."""
 SERIES = Literal["loss", "ppl", "lr", "wps", "gnorm"]
 
 
 def complexity(
-    *,
-    n: int = 50,
-    d: int = 512,
-    k: int = 3,
-    r: int = 16,
-    measure: bool = False,
-    plot: Path | None = None,
-    format: Format = "text",
+    *, n: int = 50, d: int = 512, k: int = 3, r: int = 16, format: Format = "text"
 ) -> None:
-    """Table 1: the operations of each layer type by formula, and its measured time.
+    """Table 1: the operations of each layer type by formula.
 
-    Example: vaswani complexity --n 50 --d 512 --k 3 --r 16 --measure --plot layers.png
+    Example: vaswani complexity --n 50 --d 512 --k 3 --r 16
 
     Args:
         n: length of the sequence.
         d: width of the layer.
         k: kernel size of the convolution.
         r: neighbourhood of restricted self-attention.
-        measure: time real layers on one core, and fit how the time grows with n (128 to 2048, at
-            the median d) and with d (64 to 1024, at the median n).
-        plot: draw the times (needs --measure).
     """
     from vaswani_plugin.metrics.complexity import as_text, table_1
 
     result: dict[str, Any] = {"n": n, "d": d, "k": k, "r": r}
     result["layers"] = [vars(row) for row in table_1(n, d, k, r)]
-    if plot and not measure:
-        raise UserError("--plot draws measured times: give --measure too")
-    if measure:
-        table_1(LENGTHS[0], WIDTHS[0], k, r)  # do all sizes make a layer?
-        from vaswani_plugin.figures.figures import check_plot_path, draw_layer_times
-
-        if plot:
-            check_plot_path(plot)
-        from vaswani_plugin.figures.layer_timing import time_layers  # imports PyTorch
-
-        result["measured"] = time_layers(LENGTHS, WIDTHS, k, r)
-        if plot:
-            draw_layer_times(result["measured"], plot)
     show(result, as_text(result), format)
 
 

@@ -5,9 +5,7 @@ of restricted self-attention. Constants are left out, as in the table's O(.).
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import linear_regression
 from typing import Any
 
 
@@ -54,17 +52,6 @@ def table_1(n: int, d: int, k: int, r: int) -> tuple[LayerCost, ...]:
     )
 
 
-def fitted_exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """The exponent b of the power law a size^b, fitted to the points' logarithms by least squares.
-
-    Args:
-        sizes: at least two different positive numbers.
-        values: a positive number for each of them.
-    """
-    x, y = [math.log(s) for s in sizes], [math.log(v) for v in values]
-    return linear_regression(x, y).slope
-
-
 def as_text(result: dict[str, Any]) -> str:
     """The tables as text.
 
@@ -93,8 +80,6 @@ def as_text(result: dict[str, Any]) -> str:
         f"positions after {layers_to_join(n, k)} layers if its kernels are dilated, as in the "
         f"table, and after about n / k = {n / k:.3g} if they are contiguous, as in ConvS2S."
     )
-    if "measured" in result:
-        lines += ["", _measured_text(result["measured"])]
     return "\n".join(lines)
 
 
@@ -108,25 +93,3 @@ def layers_to_join(n: int, k: int) -> int:
 
 def _number(formula: str, value: float) -> str:
     return formula if formula == "1" else f"{formula} = {value:,.3g}"
-
-
-def _measured_text(times: dict[str, Any]) -> str:
-    from tabulate import tabulate
-
-    table = [
-        {
-            "layer": layer["layer"],
-            "formula": layer["formula"],
-            f"ms at n {times['lengths'][0]}": 1000 * layer["seconds_over_n"][0],
-            f"at n {times['lengths'][-1]}": 1000 * layer["seconds_over_n"][-1],
-            "power of n": layer["fitted_power_of_n"],
-            f"ms at d {times['widths'][0]}": 1000 * layer["seconds_over_d"][0],
-            f"at d {times['widths'][-1]}": 1000 * layer["seconds_over_d"][-1],
-            "power of d": layer["fitted_power_of_d"],
-        }
-        for layer in times["layers"]
-    ]
-    return (
-        f"Measured on one core, one sequence, forward; n varies at d {times['d']}, d at n "
-        f"{times['n']}; powers fitted:\n" + tabulate(table, headers="keys", floatfmt=".3g")
-    )
