@@ -38,6 +38,7 @@ SMALL = {
     "vaswani_wide": "vaswani_debug",
     "vaswani_lm_base": "vaswani_lm_debug",
     "--max-tokens 4096": "--max-tokens 150",
+    "--update-freq 8": "--update-freq 1",
     "--real-tokens 3125": "--real-tokens 70",
     "--save-interval-updates 1500": "--save-interval-updates 1",
     "--tokens-per-sample 512 --context-window 256": "--tokens-per-sample 32 --context-window 16",
