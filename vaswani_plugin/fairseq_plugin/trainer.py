@@ -127,7 +127,7 @@ class VaswaniTrainer(Trainer):
         workers = self.data_parallel_world_size
         if workers == 1:
             return
-        seen = torch.tensor([float(chosen.is_file())], device=self.device)
+        seen = torch.tensor([float(PathManager.isfile(str(chosen)))], device=self.device)
         distributed_utils.all_reduce(seen, group=self.data_parallel_process_group)
         if 0 < seen.item() < workers:
             raise UserError(
