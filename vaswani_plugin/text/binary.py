@@ -49,13 +49,12 @@ def read_numbers(prefix: str | Path) -> tuple[np.ndarray, np.ndarray]:
     """
     content = Path(f"{prefix}.idx").read_bytes()
     magic, version, kind, lines = _HEADER.unpack(content[: _HEADER.size].ljust(_HEADER.size, b"\0"))
-    if (magic, version) != (_MAGIC, 1) or len(content) != _HEADER.size + 12 * lines:
-        raise UserError(f"{prefix}.idx: no index of fairseq's mmap kind: binarize the text again")
-    sizes = np.frombuffer(content, "<i4", lines, _HEADER.size).astype(np.int64)
-    numbers = np.fromfile(f"{prefix}.bin", _ITEM_TYPES[kind])
-    if sizes.sum() != len(numbers):
-        raise UserError(f"{prefix}.idx: isn't the index of {prefix}.bin: binarize the text again")
-    return numbers, sizes
+    if (magic, version) == (_MAGIC, 1) and len(content) == _HEADER.size + 12 * lines:
+        sizes = np.frombuffer(content, "<i4", lines, _HEADER.size).astype(np.int64)
+        numbers = np.fromfile(f"{prefix}.bin", _ITEM_TYPES[kind])
+        if sizes.sum() == len(numbers):
+            return numbers, sizes
+    raise UserError(f"{prefix}.idx: isn't the index of {prefix}.bin: binarize the text again")
 
 
 def _type_code(rows: int) -> str:
