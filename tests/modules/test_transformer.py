@@ -119,7 +119,7 @@ def test_base_has_the_papers_size():
     assert sum(parameter.numel() for parameter in model.parameters()) == 65_110_016
 
 
-def test_weights_and_states_on_request():
+def test_weights_on_request():
     model = make_transformer(layers=3)
     source, target = torch.tensor([[4, 9, 7, 2]]), torch.tensor([[2, 8, 5]])
     encoded = model.encoder(source, need_weights=True)
@@ -127,7 +127,6 @@ def test_weights_and_states_on_request():
     assert [w.shape for w in encoded.self_weights] == [(1, 3, 4, 4)] * 3
     assert [w.shape for w in decoded.self_weights] == [(1, 3, 3, 3)] * 3
     assert [w.shape for w in decoded.cross_weights] == [(1, 3, 3, 4)] * 3
-    assert decoded.states[-1] is decoded.features and len(encoded.states) == 4
     one = model.decoder(target, encoded.features, alignment_layer=1)
     torch.testing.assert_close(one.cross_weights[0], decoded.cross_weights[1], **TIGHT)
     assert len(one.cross_weights) == 1 and not one.self_weights

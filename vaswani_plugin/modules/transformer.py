@@ -34,7 +34,6 @@ class Output(NamedTuple):
     features: Tensor  # (B, T', D)
     self_weights: list[Tensor]  # (B, H, T', T) of each layer; empty unless asked for
     cross_weights: list[Tensor]  # (B, H, T', S) of the layers asked for
-    states: list[Tensor]  # the first layer's input, then each layer's output, (B, T', D)
 
 
 class Memory(NamedTuple):
@@ -115,12 +114,11 @@ class Encoder(Stack):
         if self.window:
             mask = neighbourhood(self.window, mask)
         x = self.embed(tokens)
-        all_weights, states = [], [x]
+        all_weights = []
         for layer in self.layers:
             x, weights = self.run(layer, x, mask, False, None, need_weights)
-            states.append(x)
             all_weights += [weights] if need_weights else []
-        return Output(x, all_weights, [], states)
+        return Output(x, all_weights, [])
 
 
 class Decoder(Stack):
@@ -170,17 +168,16 @@ class Decoder(Stack):
         mask = past_mask(tokens, self.padding_idx, past, self.window, right_padded)
         x = self.embed(tokens, past)
         x = x if added is None else x + added
-        all_self, all_cross, states = [], [], [x]
+        all_self, all_cross = [], []
         for number, layer in enumerate(self.layers):
             caches = tuple(layer_cache(cache, number, kind) for kind in ("self", "cross"))
             need_cross = need_weights or number == alignment_layer
             x, self_weights, cross_weights = self.run(
                 layer, x, memory, mask, memory_mask, mask is None, caches, need_weights, need_cross
             )
-            states.append(x)
             all_self += [self_weights] if need_weights else []
             all_cross += [cross_weights] if need_cross else []
-        return Output(x, all_self, all_cross, states)
+        return Output(x, all_self, all_cross)
 
     def project(self, features: Tensor) -> Tensor:
         """(..., D) -> logits (..., V)."""
@@ -205,13 +202,12 @@ class LanguageModel(Stack):
         past = cached_positions(cache)
         mask = past_mask(tokens, self.padding_idx, past, self.window, right_padded)
         x = self.embed(tokens, past)
-        all_weights, states = [], [x]
+        all_weights = []
         for number, layer in enumerate(self.layers):
             own = layer_cache(cache, number, "self")
             x, weights = self.run(layer, x, mask, mask is None, own, need_weights)
-            states.append(x)
             all_weights += [weights] if need_weights else []
-        return Output(x, all_weights, [], states)
+        return Output(x, all_weights, [])
 
     def project(self, features: Tensor) -> Tensor:
         """(..., D) -> logits (..., V)."""
