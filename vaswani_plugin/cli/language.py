@@ -44,11 +44,11 @@ def lm(
     model: Folder | None = None,
     text: Path | None = None,
     tokens_per_sample: Count | None = None,
-    context_window: Natural | None = None,
-    batch_tokens: Count | None = None,
+    context_window: Natural = 0,
+    batch_tokens: Count = 4096,
     dynamic: bool = False,
-    dynamic_rate: Annotated[float, non_negative] | None = None,
-    dynamic_decay: Annotated[float, fraction] | None = None,
+    dynamic_rate: Annotated[float, non_negative] = 0.01,
+    dynamic_decay: Annotated[float, fraction] = 0.001,
     baselines: bool = False,
     train_data: list[Place] | None = None,
     valid_data: Path | None = None,
@@ -67,13 +67,11 @@ def lm(
         text: raw text, plain or .gz.
         tokens_per_sample: tokens of a window, context included (default: as in the model's
             training).
-        context_window: the first N tokens of a window are context only, as in fairseq-eval-lm
-            (default: 0).
-        batch_tokens: most tokens in a batch, padding included (default: 4096).
+        context_window: the first N tokens of a window are context only, as in fairseq-eval-lm.
+        batch_tokens: most tokens in a batch, padding included.
         dynamic: dynamic evaluation (Krause et al. 2018): train on each window after scoring it.
-        dynamic_rate: learning rate (default: 0.01).
-        dynamic_decay: after each window, move the weights back by this fraction, 0 to 1 (default:
-            0.001).
+        dynamic_rate: its learning rate.
+        dynamic_decay: after each window, move the weights back by this fraction, 0 to 1.
         baselines: also score uniform and n-gram models.
         train_data: text files whose words the baselines count.
         valid_data: validation text for the baselines.
@@ -81,27 +79,12 @@ def lm(
             bits-per-character, bits-per-byte or perplexity-per-word.
         counts: sizes of the figure's text, if no --text.
     """
-    of_model = {"dynamic": dynamic, "tokens_per_sample": tokens_per_sample}
-    of_model |= {"context_window": context_window}
-    of_model |= {"batch_tokens": batch_tokens, "threads": threads}
-    refusals = {
-        "nothing to do: give --model PATH, --baselines or --figure VALUE UNIT": not (
-            model or baselines or figure
-        ),
-        "no text: give --text FILE": not (text or counts),
-        "--counts goes with --figure VALUE UNIT alone": counts
-        and (not figure or model or baselines or text),
-        "--dynamic-rate and --dynamic-decay need --dynamic": not dynamic
-        and (dynamic_rate, dynamic_decay) != (None, None),
-        "--baselines needs --train-data PATH, which it counts": baselines and not train_data,
-        "--train-data and --valid-data go with --baselines": not baselines
-        and (train_data or valid_data),
-    }
-    for name, value in of_model.items():
-        refusals[f"--{name.replace('_', '-')} needs --model"] = value and not model
-    for message, is_wrong in refusals.items():
-        if is_wrong:
-            raise UserError(message)
+    if not (model or baselines or figure):
+        raise UserError("nothing to do: give --model DIR, --baselines or --figure VALUE UNIT")
+    if not (text or counts):
+        raise UserError("no text: give --text FILE")
+    if baselines and not train_data:
+        raise UserError("--baselines needs --train-data PATH, which it counts")
     from vaswani_plugin.metrics import perplexity as metric
     from vaswani_plugin.metrics.ngram import baselines as score_baselines
     from vaswani_plugin.metrics.scored_text import read_scored_text
@@ -123,14 +106,12 @@ def lm(
         report["results"] += score_baselines(scored, train_data or [], valid_data)
         if loaded:
             size = loaded.window_size(tokens_per_sample)
-            report["windows"] = {"tokens_per_sample": size, "context_window": context_window or 0}
+            report["windows"] = {"tokens_per_sample": size, "context_window": context_window}
             learning = None
             if dynamic:
-                rate = 0.01 if dynamic_rate is None else dynamic_rate
-                decay = 0.001 if dynamic_decay is None else dynamic_decay
-                learning = report["dynamic"] = {"rate": rate, "decay": decay}
+                learning = report["dynamic"] = {"rate": dynamic_rate, "decay": dynamic_decay}
             cut = windows(len(scored.tokens.numbers), *report["windows"].values())
-            rows = _score(loaded, scored, cut, learning, batch_tokens or 4096)
+            rows = _score(loaded, scored, cut, learning, batch_tokens)
             report["results"] += rows
             if learning:
                 static, learned = rows

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from vaswani_plugin.cli.command import Count, Format, one_of, show
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.metrics.cost import DEVICES
+from vaswani_plugin.model.architectures import PAPER_VOCABULARY
 
 SHOWN = (0, 1, 2, 5, 10, 20, 50)
 """Distances of the printed products of positions."""
@@ -82,14 +83,14 @@ def positions(
 def cost(
     *,
     hours: Annotated[float, "H"] | None = None,
-    devices: int | None = None,
+    devices: int = 1,
     device: Literal[tuple(DEVICES)] | None = None,
     teraflops: Annotated[float, "T"] | None = None,
     arch: Annotated[str, "NAME"] | None = None,
-    vocab: Count | None = None,
-    sentences: Count | None = None,
-    source_length: Count | None = None,
-    target_length: Count | None = None,
+    vocab: Count = PAPER_VOCABULARY,
+    sentences: Count = 1000,
+    source_length: Count = 25,
+    target_length: Count = 25,
     updates: Count | None = None,
     format: Format = "text",
 ) -> None:
@@ -102,36 +103,26 @@ def cost(
 
     Args:
         hours: training time in hours.
-        devices: number of devices (default: 1).
+        devices: with --hours: number of devices.
         device: a device with a known rate.
         teraflops: for another device: its sustained TFLOP/s.
         arch: an architecture of `vaswani archs`.
-        vocab: rows of the shared embedding matrix (default: 40960).
-        sentences: sentences in a batch (default: 1000).
-        source_length: tokens in a source sentence, padding included (default: 25).
-        target_length: tokens in a target sentence, padding included (default: 25).
+        vocab: with --arch: rows of the shared embedding matrix.
+        sentences: sentences in a batch.
+        source_length: tokens in a source sentence, padding included.
+        target_length: tokens in a target sentence, padding included.
         updates: training updates (default: the paper's, 100,000, or 300,000 for vaswani_big).
     """
     from vaswani_plugin.metrics import cost as report
-    from vaswani_plugin.model.architectures import PAPER_VOCABULARY
 
-    if hours is None and any(value is not None for value in (device, teraflops, devices)):
-        raise UserError("--devices, --device and --teraflops need --hours")
-    counted = {"vocab": vocab, "sentences": sentences, "source_length": source_length}
-    counted |= {"target_length": target_length, "updates": updates}
-    if arch is None and any(value is not None for value in counted.values()):
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in counted)
-        raise UserError(f"{flags} need --arch")
     result: dict[str, Any] = {"paper": report.paper_trainings()}
     if hours is not None:
         result["by_time"] = report.by_time(hours, devices, device, teraflops)
     if arch is not None:
         from vaswani_plugin.figures.flops import by_counting  # imports torch
 
-        usual = PAPER_VOCABULARY, 1000, 25, 25
-        pairs = zip(counted.values(), usual, strict=False)
-        vocab, *batch = (default if given is None else given for given, default in pairs)
-        result["by_counting"] = by_counting(arch, vocab, tuple(batch), updates)
+        batch = sentences, source_length, target_length
+        result["by_counting"] = by_counting(arch, vocab, batch, updates)
     result["table_2"] = [vars(row) for row in report.TABLE_2]
     result["devices"] = [vars(one) for one in DEVICES.values()]
     show(result, report.as_text(result), format)

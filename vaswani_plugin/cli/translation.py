@@ -198,7 +198,7 @@ def attention(
     corpus: list[Path] | None = None,
     target: str | None = None,
     words: bool = False,
-    kind: Literal["cross", "decoder", "encoder"] | None = None,
+    kind: Literal["cross", "decoder", "encoder"] = "cross",
     layer: int | None = None,
     heads: list[Annotated[int, "H"]] | None = None,
     lines: bool = False,
@@ -218,7 +218,7 @@ def attention(
         target: translation of --source (default: the model's own).
         words: sum the weights of subwords into words.
         kind: encoder: self-attention, decoder: masked self-attention, cross: encoder-decoder
-            attention (default: cross).
+            attention.
         layer: layer to draw, from 1 on (default: the last).
         heads: heads to draw, from 1 on (default: all).
         lines: draw lines between tokens as in the paper's Figures 3 to 5, not heat maps.
@@ -227,19 +227,17 @@ def attention(
             .png, .svg, .pdf (default: attention.png, with --format json none).
     """
     if corpus is not None:
-        of_sentence = {"target": target, "word": word, "lines": lines or None, "layer": layer}
-        of_sentence |= {"heads": heads, "kind": kind, "output": output}
         if len(corpus) > 2:
             raise UserError(f"--corpus takes one file or two, not {len(corpus)}")
-        for name, value in of_sentence.items():
-            if value is not None:
-                raise UserError(f"--{name} goes with --source, not with --corpus")
+        if output:
+            raise UserError("--output goes with --source: --corpus prints a table")
+        output = []
     from vaswani_plugin.figures import attention_report as report
     from vaswani_plugin.figures.figures import check_plot_path
     from vaswani_plugin.inference.translator import Translator
 
     if output is None:
-        output = [] if corpus is not None or format == "json" else [Path("attention.png")]
+        output = [] if format == "json" else [Path("attention.png")]
     for picture in output:
         if picture.suffix not in (".html", ".json"):
             check_plot_path(picture)
@@ -255,7 +253,7 @@ def attention(
             message = f"vaswani attention: {flag}: {unknown} tokens are unknown to the model"
             print(message, file=sys.stderr)
     attended = attended.merged(merge) if merge else attended
-    report.write_sentence(attended, output, kind or "cross", layer, heads, lines, word)
+    report.write_sentence(attended, output, kind, layer, heads, lines, word)
     if format == "json":
         print(json.dumps(report.as_json(attended)))
     for written in output:

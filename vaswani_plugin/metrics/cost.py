@@ -112,7 +112,7 @@ def paper_trainings() -> list[dict[str, Any]]:
 
 
 def by_time(
-    hours: float, devices: int | None, device: str | None, teraflops: float | None
+    hours: float, devices: int, device: str | None, teraflops: float | None
 ) -> dict[str, Any]:
     """The row of the report for a training by `flops_by_time`; a device that is no key of
     `DEVICES` needs `teraflops`.
@@ -124,7 +124,6 @@ def by_time(
         raise ValueError("--hours needs a rate: give --device or --teraflops")
     known = DEVICES[device] if device else None
     rate: Any = known.teraflops if known else teraflops
-    devices = 1 if devices is None else devices
     return {
         "hours": hours,
         "devices": devices,
