@@ -21,7 +21,9 @@ def test_a_batch_is_fairseqs_and_knows_its_lengths(toy_data_bin):
     task.load_dataset("valid")
     pairs = task.dataset("valid")
     samples = [pairs[number] for number in (3, 0, 7)]
-    batch = pairs.collater(samples)
+    (batch,) = torch.utils.data.DataLoader(
+        pairs, num_workers=1, batch_sampler=[(3, 0, 7)], collate_fn=pairs.collater
+    )
     lengths = batch.pop("known_lengths")
     assert isinstance(lengths, np.ndarray)
     assert lengths.tolist() == batch["net_input"]["src_lengths"].tolist()

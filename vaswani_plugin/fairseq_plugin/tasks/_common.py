@@ -29,7 +29,8 @@ class KnownLengths(BaseWrapperDataset):
         """fairseq's batch, and the lengths."""
         batch = self.dataset.collater(samples, *args, **kwargs)
         if batch:
-            batch["known_lengths"] = batch["net_input"]["src_lengths"].numpy()
+            # a copy: a data-loader worker moves the tensor's memory as it sends the batch
+            batch["known_lengths"] = batch["net_input"]["src_lengths"].numpy().copy()
         return batch
 
 
