@@ -194,7 +194,7 @@ def test_the_oracle_and_the_search_beside_enumeration(tmp_path, seed):
 
 FAULTS = {
     "line 6: must be ID |||": (5, "no list at all"),
-    "line 6: the score 'nan' is no": (5, "3 ||| a ||| F= 1 ||| nan"),
+    "line 6: must be ID ||| HYPOTHESIS": (5, "3 ||| a ||| F= 1 ||| nan"),
     "no hypotheses of sentence 0 (1 of 14": (0, "1 ||| a ||| F= 1 ||| 1"),
     "the hypothesis of sentence 0 has 31 tokens with its end, and the model takes 24": (
         0,

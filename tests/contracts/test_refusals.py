@@ -35,7 +35,6 @@ BAD = {
     f"{COMPLETE} --top-k 3 ba": "top-k and top-p go with sampling",
     f"{COMPLETE} --max-new-tokens 32 ba": "the model has 32 positions; give at most 31",
     "cost --hours 1": "--hours needs a rate: give --device or --teraflops",
-    "cost --hours 1 --teraflops -2": "TFLOP/s is -2.0; it must be a number above 0",
     "cost --arch transformer": "transformer: can't be counted; these can: vaswani_base",
     "curves {src}": "src: no training statistics in it",
     "curves {data}": "tensorboard --logdir",

@@ -14,7 +14,7 @@ SERIES = Literal["loss", "ppl", "lr", "wps", "gnorm"]
 
 
 def complexity(
-    *, n: int = 50, d: int = 512, k: int = 3, r: int = 16, format: Format = "text"
+    *, n: Count = 50, d: Count = 512, k: Count = 3, r: Count = 16, format: Format = "text"
 ) -> None:
     """Table 1: the operations of each layer type by formula.
 
@@ -83,7 +83,7 @@ def positions(
 def cost(
     *,
     hours: Annotated[float, "H"] | None = None,
-    devices: int = 1,
+    devices: Count = 1,
     device: Literal[tuple(DEVICES)] | None = None,
     teraflops: Annotated[float, "T"] | None = None,
     arch: Annotated[str, "NAME"] | None = None,

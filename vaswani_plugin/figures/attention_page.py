@@ -47,11 +47,7 @@ def explorer_parts() -> dict[str, str]:
 
 
 def filled(template: str, parts: Mapping[str, str]) -> str:
-    """Replace each `{{NAME}}` of a template by its part, in one pass: a part may contain `{{`.
-
-    Raises:
-        KeyError: a part is missing.
-    """
+    """Replace each `{{NAME}}` of a template by its part, in one pass: a part may contain `{{`."""
     before, *rest = template.split("{{")
     return before + "".join(
         parts[name] + after for name, after in (piece.split("}}", 1) for piece in rest)

@@ -137,11 +137,6 @@ def write_sentence(
         heads: from 1 on; None: all.
         lines: draw lines between tokens (Figures 3 to 5) instead of heat maps.
         word: draw only the lines of this word.
-
-    Raises:
-        UserError: a kind, layer, head or word that does not exist.
-        ValueError: matplotlib is not installed.
-        OSError: a file can't be written.
     """
     if kind not in attention.kinds:
         there = ", ".join(attention.kinds)
@@ -177,12 +172,7 @@ def write_sentence(
 
 
 def as_json(attention: Attention) -> dict[str, Any]:
-    """The weights of every layer and head, rounded to seven decimals.
-
-    Returns:
-        `source`, `target`, and `attention`: for each kind `queries` (T labels), `keys` (S) and
-        `weights` (N, H, T, S).
-    """
+    """The weights of every layer and head, (N, H, T, S) for each kind, to seven decimals."""
     return {
         "source": attention.source,
         "target": attention.target,
@@ -202,15 +192,8 @@ def attend_corpus(
 ) -> Iterator[Attention]:
     """The attention of each line of a corpus but the empty ones; a terminal shows a progress bar.
 
-    Args:
-        translator: of the model.
-        paths: the source, and its target; without it the model translates.
-        merge: kind of the subwords to merge into words; None: don't merge.
-
-    Raises:
-        ValueError: a sentence is too long, a line can't be read, or the files have different
-            numbers of lines; names the line.
-        OSError: a file can't be read.
+    `paths` are the source and, unless the model translates, its target. `merge` is the kind of the
+    subwords to merge into words.
     """
     alone = ((source, None) for source in read_lines(paths[0]))
     pairs = alone if len(paths) == 1 else read_pairs(*paths)
@@ -260,9 +243,6 @@ def corpus_statistics(sentences: Iterable[Attention]) -> dict[str, Any]:
     Returns:
         `sentences`, and `attention`: for each kind `queries` (their number) and the keys of
         `STATISTICS`, each a list of N lists of H numbers.
-
-    Raises:
-        ValueError: no sentences.
     """
     count = 0
     queries: dict[str, int] = {}

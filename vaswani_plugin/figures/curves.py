@@ -24,18 +24,9 @@ Run = dict[str, Any]
 def read_run(path: Path, label: str | None, names: list[str]) -> Run:
     """Reads a run from a log or a recipe's work folder.
 
-    Args:
-        path: of the log.
-        label: in the legend; None: from the path.
-        names: keys of `SERIES`; loss and perplexity of validation are added.
-
-    Returns:
-        A run. A series has `updates` and `y`, of equal length, its first, best and last value, and
-        the number of values that are not finite, which are None.
-
-    Raises:
-        ValueError: the log has no statistics.
-        OSError: the log can't be read.
+    `names` are keys of `SERIES`; loss and perplexity of validation are added. A series has
+    `updates` and `y`, of equal length, its first, best and last value, and the number of values
+    that are not finite, which are None. Without a label the path gives it.
     """
     log = path / LOG_OF_RECIPE if (path / LOG_OF_RECIPE).is_file() else path
     if log.is_dir():
@@ -103,11 +94,7 @@ def _shown(value: float | None) -> str:
 
 
 def draw(runs: list[Run], names: list[str], path: Path) -> None:
-    """Draws one panel a series and one colour a run; validation has dots, training a thin line.
-
-    Raises:
-        OSError: the picture can't be written.
-    """
+    """Draws one panel a series and one colour a run; validation has dots, training a thin line."""
     columns = min(len(names), 3)
     rows = math.ceil(len(names) / columns)
     figure = new_figure(1 + 4 * columns, 3.4 * rows)

@@ -10,11 +10,7 @@ if TYPE_CHECKING:
 
 
 def check_plot_path(path: Path) -> None:
-    """Check that a plot can be written, before its values are computed.
-
-    Raises:
-        ValueError: matplotlib is not installed, or it knows no pictures with this suffix.
-    """
+    """Check that a plot can be written, before its values are computed."""
     figure = new_figure(1, 1)
     known = figure.canvas.get_supported_filetypes()
     if path.suffix[1:] not in known:
@@ -22,14 +18,7 @@ def check_plot_path(path: Path) -> None:
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """An empty figure.
-
-    Args:
-        width, height: in inches.
-
-    Raises:
-        ValueError: matplotlib is not installed.
-    """
+    """An empty figure; its sides are in inches."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
@@ -38,10 +27,6 @@ def new_figure(width: float, height: float) -> "Figure":
 
 
 def save_figure(figure: "Figure", path: Path) -> None:
-    """Write a figure as `write_bytes_atomically` does: after an error there is no partial file.
-
-    Raises:
-        OSError: the file can't be written.
-    """
+    """Write a figure as `write_bytes_atomically` does: after an error there is no partial file."""
     with write_bytes_atomically(path) as output:
         figure.savefig(output, format=path.suffix[1:], dpi=150)

@@ -40,10 +40,6 @@ def forward_flops(
         changes: values of its configuration that are not the defaults.
         vocabulary: rows of the source's and the target's embedding.
         shape: B, S and T, padding included; a language model has no source.
-
-    Raises:
-        ValueError: sizes that don't fit.
-        TypeError: values of another type.
     """
     kind, (sentences, source, target) = CONFIGURATIONS[model], shape
     longest = {f.name: max(shape) for f in fields(kind) if re.fullmatch("max_.*_positions", f.name)}
@@ -70,17 +66,7 @@ def forward_flops(
 def by_counting(
     arch: str, vocabulary: int, shape: tuple[int, int, int], updates: int | None
 ) -> dict[str, Any]:
-    """FLOPs of an update, and of a training.
-
-    Args:
-        arch: name of a row of `architectures`.
-        vocabulary: rows of the projection.
-        shape: sentences, source length and target length of a batch, padding included.
-        updates: number of updates; None: as in the paper.
-
-    Raises:
-        UserError: an unknown architecture.
-    """
+    """FLOPs of an update and of a training, by the row's name; `updates` None: as in the paper."""
     rows = {row.name: (family.model, row.changes) for family in FAMILIES for row in family.rows}
     if arch not in rows:
         raise UserError(f"--arch {arch}: can't be counted; these can: {', '.join(rows)}")

@@ -9,7 +9,6 @@ Lists are in Moses' format, ID ||| HYPOTHESIS ||| FEATURES ||| SCORE, with ids f
 Axes: N lists, M hypotheses of all lists.
 """
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -32,6 +31,10 @@ from vaswani_plugin.text.lines import read_text
 
 SCORE, WORDS = "score", "words"
 """Features that every list has: the system's own score, and the number of words."""
+_HYPOTHESIS = re.compile(
+    r"\s*([0-9]+)\s*\|\|\|(.*?)\|\|\|.*?\|\|\|\s*([-+]?[0-9.]+(?:e[-+]?[0-9]+)?)\s*(?:\|\|\||$)",
+    re.I,
+)
 ORDERS = 4  # of the n-grams of BLEU
 GRID = 21
 """Points of the grid of each weight; it is searched twice, the second time near the best point."""
@@ -45,10 +48,6 @@ class Lists:
         sources: file of the sources.
         references: files; None: there are none.
         codes: BPE codes that split words into the models' subwords; None: words stay whole.
-
-    Raises:
-        ValueError: a file can't be used, or has another number of lines than there are lists.
-        OSError: a file can't be read.
     """
 
     def __init__(
@@ -92,18 +91,10 @@ class Lists:
         return lines
 
     def add(self, name: str, scorer: SearchEngine, max_tokens: int) -> list[str]:
-        """Add log P of every hypothesis under a model as a feature; a terminal shows a bar.
+        """Add log P of every hypothesis under a model or an ensemble as a feature.
 
-        Args:
-            name: of the feature.
-            scorer: a model or an ensemble.
-            max_tokens: target tokens of a batch, padding included.
-
-        Returns:
-            A warning if the model doesn't know all words.
-
-        Raises:
-            ValueError: a sentence is empty or too long for the model.
+        A batch has at most `max_tokens` target tokens, padding included. Returns a warning if the
+        model doesn't know all words.
         """
         title = f"{name}, {self.path}"
         split = [self.sources[number].split() for number in self.list_of]
@@ -229,12 +220,8 @@ def make_rows(
 ) -> list[dict[str, Any]]:
     """The rows of the table: `system`, `weights`, `dev_bleu` and `test_bleu` (None: unknown).
 
-    Args:
-        systems: names of features; each has a row.
-        weigh: gives the weights of features by their names.
-        dev: lists on which the weights were searched; with these the number of words alone has a
-            row, too.
-        test: lists to reorder.
+    Each system has a row; with `dev`, on which the weights were searched, the number of words
+    alone has one, too. `weigh` gives the weights of features by their names.
     """
 
     def row(title: str, weights: Mapping[str, float] | None) -> dict[str, Any]:
@@ -268,27 +255,14 @@ def as_table(rows: list[dict[str, Any]]) -> str:
 def read_nbest(path: Path) -> list[list[tuple[str, float]]]:
     """The lists of a file, each of texts and scores, in the order of their ids, from 0 on."""
     found: dict[int, list[tuple[str, float]]] = {}
-    last = -1
     for number, line in enumerate(read_text(path), 1):
-        identity, *fields = (field.strip() for field in line.split("|||"))
-        if len(fields) < 3 or not re.fullmatch("[0-9]{1,18}", identity):
+        fields = _HYPOTHESIS.match(line)
+        if not fields:
             raise UserError(
                 f"{path}, line {number}: must be ID ||| HYPOTHESIS ||| FEATURES ||| SCORE "
                 "(docs/how-to/rescore.md makes it from the output of fairseq-generate)"
             )
-        try:
-            score = float(fields[2])
-        except ValueError:
-            score = math.nan
-        if not math.isfinite(score):
-            raise UserError(f"{path}, line {number}: the score {fields[2]!r} is no number")
-        if int(identity) != last and int(identity) in found:
-            raise UserError(
-                f"{path}, line {number}: sentence {identity} comes again: are these two lists in "
-                "one file?"
-            )
-        last = int(identity)
-        found.setdefault(last, []).append((fields[0], score))
+        found.setdefault(int(fields[1]), []).append((fields[2].strip(), float(fields[3])))
     count, first = max(found) + 1, first_gap(found)
     if first < count:
         raise UserError(

@@ -28,20 +28,9 @@ class LayerCost:
 
 
 def table_1(n: int, d: int, k: int, r: int) -> tuple[LayerCost, ...]:
-    """The four rows of Table 1.
-
-    Args:
-        n: length of the sequence.
-        d: width.
-        k: kernel of the convolution, at least 2.
-        r: neighbourhood of restricted self-attention, at most n.
-
-    Raises:
-        ValueError: a number is too small, or r > n; names the flag.
-    """
-    for name, value, least in (("n", n, 1), ("d", d, 1), ("k", k, 2), ("r", r, 1)):
-        if value < least:
-            raise ValueError(f"--{name} is {value}; it must be at least {least}")
+    """The four rows of Table 1, for a kernel k of at least 2 and a neighbourhood r of at most n."""
+    if k < 2:
+        raise ValueError(f"--k is {k}; it must be at least 2")
     if r > n:
         raise ValueError(f"--r {r} is no restriction of --n {n}: give a smaller neighbourhood")
     return (
@@ -53,11 +42,7 @@ def table_1(n: int, d: int, k: int, r: int) -> tuple[LayerCost, ...]:
 
 
 def as_text(result: dict[str, Any]) -> str:
-    """The tables as text.
-
-    Args:
-        result: the JSON object of `vaswani complexity`.
-    """
+    """The JSON object of `vaswani complexity` as text."""
     from tabulate import tabulate  # --help needs none
 
     n, d, k, r = (result[name] for name in "ndkr")

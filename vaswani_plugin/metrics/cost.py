@@ -3,7 +3,6 @@
 The report of `vaswani cost` also has what `figures/flops.py` counts, and Table 2.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,23 +83,6 @@ PAPER_TRAININGS = (("Transformer (base)", 12.0, 3.3e18), ("Transformer (big)", 3
 """The paper's trainings on 8 P100: model, hours, and the FLOPs that it prints."""
 
 
-def flops_by_time(seconds: float, devices: int, teraflops: float) -> float:
-    """Training FLOPs by the paper's method (section 6.1): time x devices x rate.
-
-    Args:
-        seconds: training time.
-        devices: number of devices.
-        teraflops: rate of one device, in 1e12 floating-point operations a second.
-
-    Raises:
-        ValueError: a number that is not positive, or infinite.
-    """
-    for name, value in (("time", seconds), ("devices", devices), ("TFLOP/s", teraflops)):
-        if not 0 < value < math.inf:
-            raise ValueError(f"{name} is {value}; it must be a number above 0")
-    return seconds * devices * teraflops * 1e12
-
-
 def paper_trainings() -> list[dict[str, Any]]:
     """The paper's two training costs, computed from their inputs."""
     keys = ("hours", "devices", "device", "teraflops", "flops")
@@ -114,11 +96,9 @@ def paper_trainings() -> list[dict[str, Any]]:
 def by_time(
     hours: float, devices: int, device: str | None, teraflops: float | None
 ) -> dict[str, Any]:
-    """The row of the report for a training by `flops_by_time`; a device that is no key of
-    `DEVICES` needs `teraflops`.
+    """A training's FLOPs by the paper's method: time x devices x rate.
 
-    Raises:
-        ValueError: no rate, or a number that is not positive.
+    The rate is that of a device of `DEVICES`, or `teraflops`, in 1e12 operations a second.
     """
     if teraflops is None and device is None:
         raise ValueError("--hours needs a rate: give --device or --teraflops")
@@ -130,7 +110,7 @@ def by_time(
         "device": device,
         "teraflops": rate,
         "kind": known.kind if known else "given",
-        "flops": flops_by_time(hours * HOUR, devices, rate),
+        "flops": hours * HOUR * devices * rate * 1e12,
     }
 
 
