@@ -58,7 +58,7 @@ def test_tokenized_and_lowercase_and_several_references(files: dict, tmp_path: P
     result = as_json(files, "--tokenized", "--lowercase")
     expected = tokenized_score(HYPOTHESES, [REFERENCES])
     assert result["tokenized"] == pytest.approx(expected) and expected > 20
-    expected = corpus_score(sacrebleu_metric(True), HYPOTHESES, [REFERENCES]).score
+    expected = corpus_score(sacrebleu_metric(True), HYPOTHESES, [REFERENCES])
     assert result["sacrebleu"] == pytest.approx(expected)
     other = write(tmp_path / "other", HYPOTHESES)
     result = as_json(files, other, "--tokenized", "--lowercase")
@@ -95,7 +95,7 @@ def test_tables(files: dict, tmp_path: Path) -> None:
     ranks = [(row["bucket"], row["sentences"]) for row in result["by_average_rank"]]
     assert ranks == [("2", 1), ("2", 1), ("12", 1)]
     for row, part in zip(result["by_length"], (slice(2), slice(2, 3)), strict=True):
-        expected = corpus_score(sacrebleu_metric(), HYPOTHESES[part], [REFERENCES[part]]).score
+        expected = corpus_score(sacrebleu_metric(), HYPOTHESES[part], [REFERENCES[part]])
         assert row["sacrebleu"] == expected
     shown = bleu(files, *flags, training).out
     assert "rarest word seen" in shown and "average rank" in shown

@@ -119,7 +119,7 @@ def lm(
                 gains = {k: static[k] - learned[k] for k in keys if static[k] and learned[k]}
                 report["dynamic_gain"] = dict.fromkeys(keys) | gains
         report["warnings"] += scored.warnings
-    if figure is not None:
+    if figure is not None and sizes is not None:
         report["results"].append(metric.figure(*figure, sizes))
     report["text"] = sizes and asdict(sizes)
     show(metric.finite(report), metric.as_text(report), format)

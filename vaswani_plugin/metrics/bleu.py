@@ -17,7 +17,6 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from itertools import pairwise
@@ -80,14 +79,6 @@ RANK_BUCKETS = 6
 """Number of buckets of equal size for sentences in the order of their average rank."""
 
 
-@dataclass(frozen=True)
-class Score:
-    """A corpus score from 0 to 100, and sacreBLEU's signature of the settings."""
-
-    score: float
-    signature: str
-
-
 def reading(score: float) -> str:
     """The quality of a translation in words, by its BLEU from 0 to 100."""
     if score > _TOP[0]:
@@ -96,14 +87,11 @@ def reading(score: float) -> str:
 
 
 def tokenizer_of(language: str | None) -> tuple[str, str | None]:
-    """sacreBLEU's tokenizer for a language, and a warning where it isn't the usual one.
+    """sacreBLEU's tokenizer for a two-letter code, and a warning where it isn't the usual one.
 
     "13a" splits words off punctuation. Chinese characters are words of their own ("zh"), Japanese
     and Korean are split by MeCab where it is installed, and all characters are words ("char") in
     other languages without spaces between words.
-
-    Args:
-        language: two-letter code; None: not known.
     """
     if language == "zh":
         return "zh", None
@@ -119,15 +107,7 @@ def tokenizer_of(language: str | None) -> tuple[str, str | None]:
 
 
 def sacrebleu_metric(lowercase: bool = False, tokenizer: str = "13a") -> BLEU:
-    """sacreBLEU; `segments.looks_tokenized` finds text that it isn't made for.
-
-    Args:
-        lowercase: ignore case.
-        tokenizer: one of sacreBLEU's, see `tokenizer_of`; "intl" splits at Unicode punctuation.
-
-    Raises:
-        ValueError: the tokenizer is not installed.
-    """
+    """sacreBLEU; `segments.looks_tokenized` finds text that it isn't made for."""
     try:
         return BLEU(lowercase=lowercase, tokenize=tokenizer, force=True)
     except RuntimeError as error:
@@ -137,22 +117,10 @@ def sacrebleu_metric(lowercase: bool = False, tokenizer: str = "13a") -> BLEU:
         ) from error
 
 
-def corpus_score(metric: Metric, hypotheses: Sequence[str], references: References) -> Score:
-    """Score a corpus with one of sacreBLEU's metrics, such as `sacrebleu_metric` returns.
-
-    Raises:
-        ValueError: the sides differ in length or are empty.
-    """
-    for lines in references:
-        if len(hypotheses) != len(lines):
-            raise ValueError(
-                f"{len(hypotheses)} hypotheses but {len(lines)} references: give one a line"
-            )
-    if not references or not hypotheses:
-        raise ValueError("no segments to score")
+def corpus_score(metric: Metric, hypotheses: Sequence[str], references: References) -> float:
+    """The score of a corpus, 0 to 100, by one of sacreBLEU's metrics."""
     result = metric.corpus_score(list(hypotheses), [list(lines) for lines in references])
-    # sacreBLEU gives 100.00000000000004 for a perfect score.
-    return Score(min(result.score, 100.0), metric.get_signature().format())
+    return min(result.score, 100.0)  # sacreBLEU gives 100.00000000000004 for a perfect score
 
 
 def tokenized_score(
@@ -164,9 +132,6 @@ def tokenized_score(
         hypotheses: N segments, their words separated by ASCII white space.
         references: one or more lists of N segments.
         lowercase: ignore the case of ASCII letters.
-
-    Raises:
-        ValueError: the sides differ in length or are empty.
     """
 
     def words(line: str) -> str:
@@ -175,7 +140,7 @@ def tokenized_score(
 
     sides = [[words(line) for line in side] for side in (hypotheses, *references)]
     metric = BLEU(tokenize="none", smooth_method="none", force=True)
-    return corpus_score(metric, sides[0], sides[1:]).score
+    return corpus_score(metric, sides[0], sides[1:])
 
 
 @cache
@@ -198,9 +163,7 @@ def replace_unicode_punctuation(line: str) -> str:
 def make_scoring_tokenizer(language: str) -> Callable[[str], str]:
     """A function that splits running text into the words that published scores count.
 
-    Args:
-        language: two-letter code. Only French words are split at hyphens (Moses' -a), as in the
-            paper's English-French scores.
+    Only French words are split at hyphens (Moses' -a), as in the paper's English-French scores.
     """
     from vaswani_plugin.text.moses import make_tokenizer  # imports sacremoses
 
@@ -225,21 +188,17 @@ def score(
 ) -> dict[str, Any]:
     """The scores of the command's JSON output.
 
-    Args:
-        segments: the text.
-        lowercase: ignore case.
-        language: of running text, which Moses' rules then tokenize for the first two scores.
-        compound_split: also the score with hyphens split off.
-        tokenizer: sacreBLEU's.
+    Moses' rules of `language` tokenize running text for the first two scores.
     """
-    hypotheses, references = segments.hypotheses, segments.references
-    bleu = corpus_score(sacrebleu_metric(lowercase, tokenizer), hypotheses, references)
-    chrf = corpus_score(CHRF(lowercase=lowercase), hypotheses, references)  # Popović (2015)
+    systems = [segments.hypotheses, *segments.references]
     result: dict[str, Any] = {"tokenized": None, "compound_split": None}
-    result |= {"sacrebleu": bleu.score, "signature": bleu.signature}
-    result |= {"reading": reading(bleu.score)}
-    result |= {"chrf": chrf.score, "chrf_signature": chrf.signature}
-    systems = [hypotheses, *references]
+    bleu = sacrebleu_metric(lowercase, tokenizer)
+    result["sacrebleu"] = corpus_score(bleu, systems[0], systems[1:])
+    result["signature"] = bleu.get_signature().format()
+    result["reading"] = reading(result["sacrebleu"])
+    chrf = CHRF(lowercase=lowercase)  # Popović (2015)
+    result["chrf"] = corpus_score(chrf, systems[0], systems[1:])
+    result["chrf_signature"] = chrf.get_signature().format()
     tokenize = None
     if not segments.tokenized and language and language not in WITHOUT_SPACES:
         tokenize = make_scoring_tokenizer(language)
@@ -255,18 +214,14 @@ def score(
 
 
 class Bucket(NamedTuple):
-    """Sentences (numbered from 0) with a value from first to last; last None: no upper limit."""
+    """Sentences (numbered from 0) with a value in a range, such as 11-20 or 51+."""
 
-    first: int
-    last: int | None
+    label: str
     members: tuple[int, ...]
 
-    @property
-    def label(self) -> str:
-        """The range as text, such as 11-20 or 51+."""
-        if self.last is None:
-            return f"{self.first}+"
-        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+
+def _label(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
 
 
 def _words_of_lines(lines: Iterable[str], lowercase: bool) -> Iterable[list[str]]:
@@ -282,12 +237,7 @@ def average_rank(
 
     The rank of a word is 1 + the number of different words that are more frequent in the training
     text. The most frequent word has rank 1, words of equal frequency share a rank, and a word never
-    seen ranks after all others. Without words it is -1.
-
-    Args:
-        words: of a sentence of the test set.
-        frequencies: of the words of the training text.
-        ascending: the frequencies in order.
+    seen ranks after all others. Without words it is -1. `ascending` are the frequencies in order.
     """
     total = len(ascending)
     ranks = [1 + total - bisect_right(ascending, frequencies.get(word, 0)) for word in words]
@@ -302,12 +252,8 @@ def group(values: Sequence[int], firsts: Sequence[int]) -> list[Bucket]:
     members: dict[int, list[int]] = {}
     for number, value in enumerate(values):
         members.setdefault(bisect_right(firsts, value) - 1, []).append(number)
-    lasts = [first - 1 for first in firsts[1:]] + [None]
-    return [
-        Bucket(firsts[place], lasts[place], tuple(members[place]))
-        for place in sorted(members)
-        if place >= 0
-    ]
+    labels = [_label(first, after - 1) for first, after in pairwise(firsts)] + [f"{firsts[-1]}+"]
+    return [Bucket(labels[n], tuple(members[n])) for n in sorted(members) if n >= 0]
 
 
 def group_evenly(values: Sequence[float], count: int) -> list[Bucket]:
@@ -321,7 +267,7 @@ def group_evenly(values: Sequence[float], count: int) -> list[Bucket]:
     cuts = [len(order) * place // count for place in range(count + 1)] if count else []
     parts = [order[start:end] for start, end in pairwise(cuts)]
     return [
-        Bucket(round(values[part[0]]), round(values[part[-1]]), tuple(sorted(part)))
+        Bucket(_label(round(values[part[0]]), round(values[part[-1]])), tuple(sorted(part)))
         for part in parts
     ]
 
@@ -332,12 +278,7 @@ def by_bucket(
     training: Path | None = None,
     tokenizer: str = "13a",
 ) -> dict[str, Any]:
-    """The tables of `TITLES`, each a list of rows; the last two need a training text.
-
-    Raises:
-        ValueError: a source without words, a training text that is empty or not UTF-8.
-        OSError: the training text can't be read.
-    """
+    """The tables of `TITLES`, each a list of rows; the last two need a training text."""
     sources = list(_words_of_lines(segments.sources or [], lowercase))
     if not any(sources):
         raise ValueError("--source: no words in it")
@@ -356,7 +297,7 @@ def by_bucket(
     def row(bucket: Bucket) -> dict[str, Any]:
         chosen = [hypotheses[number] for number in bucket.members]
         golds = [[lines[number] for number in bucket.members] for lines in references]
-        found = corpus_score(metric, chosen, golds).score
+        found = corpus_score(metric, chosen, golds)
         return {"bucket": bucket.label, "sentences": len(bucket.members), "sacrebleu": found}
 
     return {name: list(map(row, buckets)) for name, buckets in groups.items()}

@@ -9,7 +9,7 @@ is broken) or skipped (2: the test tree has no words).
 The trees are read here, because EVALB accepts more than a treebank's reader: several trees on a
 line, a word without a constituent around it, an empty line. EVALB itself stops at text that is not
 a bracketing, and cuts lines at 5,000 bytes and sentences at 200 words or brackets. Here such a
-sentence is an error, or is scored in full (up to `MOST_BRACKETS`).
+sentence is an error, or is scored in full.
 """
 
 import math
@@ -21,9 +21,6 @@ from itertools import accumulate
 from typing import Any
 
 SCORED, ERROR, SKIPPED = range(3)
-MOST_BRACKETS = 1000
-"""Of a sentence. Treebanks have a few hundred at most; counting crossings takes quadratic time."""
-
 Pairs = frozenset[tuple[str, str]]
 _NONE: frozenset[str] = frozenset()
 _KEYWORDS = {
@@ -70,15 +67,7 @@ COLLINS = Parameters(
 
 
 def parse_parameters(lines: Iterable[str], name: str) -> Parameters:
-    """Reads a .prm file: a keyword and its values a line; "#" begins a comment line.
-
-    Args:
-        lines: of the file.
-        name: of the file, for error messages.
-
-    Raises:
-        ValueError: an unknown keyword or an invalid value; names the line.
-    """
+    """Reads a .prm file: a keyword and its values a line; "#" begins a comment line."""
     settings = Parameters()
     for number, line in enumerate(lines, 1):
         if line.startswith("#") or not line.split():
@@ -144,9 +133,8 @@ def _read(line: str, parameters: Parameters) -> _Line:
     found, inside, position = _Line(), [], 0
     while position < len(line):
         part = _PART.match(line, position)
-        if part is None or len(found.brackets) > MOST_BRACKETS:
-            too_many = f"More than {MOST_BRACKETS} brackets"
-            found.errors.append("Reading sentence" if part is None else too_many)
+        if part is None:
+            found.errors.append("Reading sentence")
             found.is_readable = False
             return found
         position = part.end()
@@ -211,13 +199,7 @@ class SentenceScore:
 
 
 def compare(line: int, gold_text: str, test_text: str, parameters: Parameters) -> SentenceScore:
-    """Scores a tree against the gold tree.
-
-    Args:
-        line: number of the sentence, from 1 on.
-        gold_text, test_text: one bracketing each.
-        parameters: EVALB's settings.
-    """
+    """Scores a bracketing against the gold one; `line` numbers the sentence, from 1 on."""
     gold, test = _read(gold_text, parameters), _read(test_text, parameters)
     length = sum(tag not in parameters.delete_for_length for tag, _ in gold.leaves)
     score = SentenceScore(line, length, errors=[*gold.errors, *test.errors])
@@ -265,11 +247,7 @@ def _mismatch(gold: _Line, test: _Line, parameters: Parameters) -> list[str]:
 def score_trees(
     gold: Iterable[str], test: Iterable[str], parameters: Parameters
 ) -> Iterator[SentenceScore]:
-    """Yields the scores of trees, line by line.
-
-    Args:
-        gold, test: one bracketing a line; equally many lines.
-        parameters: EVALB's settings.
+    """Yields the scores of bracketings, equally many lines of both sides.
 
     Raises:
         ValueError: more errors than `parameters.max_error` allows.

@@ -40,13 +40,10 @@ class NgramModel:
         order: 3 for trigrams; 0 is the uniform distribution.
         vocabulary: number of different tokens.
         start: the token before the first one, such as the end of a line.
-
-    Raises:
-        ValueError: too many n-grams for 64-bit numbers.
     """
 
     def __init__(self, tokens: ArrayLike, order: int, vocabulary: int, start: int) -> None:
-        if vocabulary ** max(order, 1) > np.iinfo(np.int64).max:
+        if vocabulary ** max(order, 1) > np.iinfo(np.int64).max:  # an n-gram is one number
             raise ValueError(f"{order}-grams of {vocabulary:,} types are too many to be numbered")
         self.vocabulary, self.start = vocabulary, start
         # By order, from unigrams on: n-grams (G,), their counts, the discounts (4,), contexts (C,),
@@ -123,10 +120,6 @@ def baselines(
         scored: the text to score.
         paths: training texts, of which words are counted.
         validation: another text; None: there is none.
-
-    Raises:
-        ValueError: a text is empty.
-        OSError: a file can't be read.
     """
     for path in paths:
         counts = count_text(" ".join(line.split()) for line in scored.lines)

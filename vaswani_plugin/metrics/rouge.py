@@ -37,8 +37,8 @@ def rouge(
         stemming: stem English words of more than three letters (Porter 1980).
 
     Raises:
-        UserError: a summary without references, references mostly in other letters than Latin
-            ones, or rouge-score is not installed.
+        UserError: references mostly in other letters than Latin ones, or rouge-score is not
+            installed.
     """
     try:
         # Imported here: nltk takes up to two seconds where SciPy and scikit-learn are installed.
@@ -54,9 +54,7 @@ def rouge(
     scorer = RougeScorer(list(KINDS), use_stemmer=stemming)
     choose: Callable[[Sequence[float]], float] = max if over == "best" else fmean
     scores = []
-    for number, (hypothesis, group) in enumerate(zip(hypotheses, references, strict=True), start=1):
-        if not group:
-            raise UserError(f"summary {number} has no reference")
+    for hypothesis, group in zip(hypotheses, references, strict=True):
         found = [scorer.score(_by_sentences(gold), _by_sentences(hypothesis)) for gold in group]
         scores.append([choose([score[kind].fmeasure for score in found]) for kind in KINDS])
     columns = zip(*scores, strict=True)

@@ -51,16 +51,9 @@ def read_scored_text(
     pipeline: Pipeline | None = None,
     saw_lines_apart: bool = False,
 ) -> ScoredText:
-    """Read a text to score.
+    """Read a text to score, plain or .gz, by the dictionary and pipeline of a model, if any.
 
-    Args:
-        path: raw text, plain or .gz.
-        dictionary, pipeline: of the model; None: there is no model.
-        saw_lines_apart: the model was trained on separate lines, which gives a warning.
-
-    Raises:
-        ValueError: the text is empty, or not UTF-8.
-        OSError: the file can't be read.
+    A model that was trained on separate lines (`saw_lines_apart`) gives a warning.
     """
     lines = text_to_score(path)
     if dictionary is None or pipeline is None:
@@ -101,10 +94,7 @@ def number_lines(
 ) -> Tokens:
     """Number tokens that are separated by blanks, and add the end of each line.
 
-    Args:
-        lines: text as tokens.
-        indices: number of each token; `unknown` is that of the others.
-        end: number of the line end, and of no token.
+    `unknown` is the number of tokens without one, `end` that of the line end.
     """
     numbers, lost = [], 0
     for line in lines:
@@ -123,12 +113,7 @@ def number_by(dictionary: Dictionary, lines: Iterable[str]) -> Tokens:
 
 
 def text_to_score(path: Path) -> list[str]:
-    """The lines of a text, plain or .gz.
-
-    Raises:
-        ValueError: the file is empty, or not UTF-8.
-        OSError: the file can't be read.
-    """
+    """The lines of a text, plain or .gz, that is not empty."""
     lines = list(read_lines(path))
     if not any(map(str.split, lines)):
         raise UserError(f"{path}: the text is empty: there is nothing to score")
