@@ -29,12 +29,10 @@ Weights = np.ndarray[Any, np.dtype[Any]]
 
 
 class RawAttention(NamedTuple):
-    """Attention weights of a sentence and its translation, without labels.
+    """The weights of an engine, (N, H, T, S), of each kind that the model has (keys of `KINDS`).
 
-    Attributes:
-        weights: (N, H, T, S) of each kind that the model has, by the keys of `KINDS`; the end of
-            sentence has its own row and column.
-        unknown: how many tokens of the source and of the target the dictionaries lack.
+    The end of sentence has its own row and column; `unknown` are the tokens of the source and of
+    the target that the dictionaries lack.
     """
 
     weights: dict[str, Weights]
@@ -43,13 +41,7 @@ class RawAttention(NamedTuple):
 
 @dataclass(frozen=True)
 class HeadWeights:
-    """One of the three attentions for one sentence.
-
-    Args:
-        queries: labels of the T queries.
-        keys: labels of the S keys.
-        weights: (N, H, T, S), each row summing to 1.
-    """
+    """One of the three attentions: labels of T queries and S keys, weights (N, H, T, S)."""
 
     queries: list[str]
     keys: list[str]
@@ -97,14 +89,7 @@ class Attention:
         tokens: tuple[Sequence[str], Sequence[str]],
         raw: RawAttention,
     ) -> "Attention":
-        """Label the weights of an engine.
-
-        Args:
-            source: text.
-            target: text.
-            tokens: of the source and of the target, without ends of sentence.
-            raw: the weights.
-        """
+        """Label the weights of an engine; `tokens` are of both sides, without ends of sentence."""
         sources, predicted = [*tokens[0], EOS], [*tokens[1], EOS]
         read = [EOS, *tokens[1]]  # shifted by one, as in training
         labels = {

@@ -77,17 +77,10 @@ class Bundle:
 
     @classmethod
     def load(cls, folder: Path, kind: type[AnySettings] = Settings) -> "Bundle":
-        """Read all but the model.
-
-        Args:
-            folder: of the bundle.
-            kind: of settings: `Settings` for a translation model, `TreeSettings` for a parser,
-                `TextSettings` for a language model.
+        """Read all but the model; `kind` is the type of settings that the bundle must have.
 
         Raises:
-            ValueError: the folder is not a bundle of this kind, or a file in it can't be used;
-                names it.
-            OSError: a file can't be read.
+            ValueError: the folder is not a bundle of this kind, or a file in it can't be used.
         """
         pipeline = Pipeline.load(folder)
         if not isinstance(pipeline.settings, kind):
@@ -136,32 +129,16 @@ class Engine(Protocol):
     def decode(
         self, sources: Sequence["Tokens"], options: "SearchOptions", seed: int | None = None
     ) -> "list[list[Hypothesis]]":
-        """Decode a batch. Threads may call it at the same time.
+        """The hypotheses of each sentence, the best one first; threads may share an engine.
 
-        Args:
-            sources: subwords of each sentence, at least one, at most `longest_source`.
-            options: of the search.
-            seed: of samples; None: a random seed.
-
-        Returns:
-            The hypotheses of each sentence, the best one first.
-
-        Raises:
-            UserError: options that the engine doesn't know.
+        A source has from one to `longest_source` subwords. `seed` is of samples; None: a random
+        one.
         """
 
     def score(
         self, sources: Sequence["Tokens"], targets: Sequence["Tokens"]
     ) -> list[tuple[float, ...]]:
-        """Score a batch of pairs.
-
-        Args:
-            sources: subwords of each source.
-            targets: subwords of each target.
-
-        Returns:
-            For each pair log P of every target token, then of the end of sentence.
-        """
+        """For each pair of subwords log P of every target token, then of the end of sentence."""
 
     def attention(self, source: "Tokens", target: "Tokens") -> "RawAttention":
         """The weights of every layer and head.
@@ -190,17 +167,7 @@ def load_engine(
 ) -> Engine:
     """Load a bundle's model into an engine; see `Translator.from_pretrained`.
 
-    Args:
-        bundle: of a translation model.
-        name: one of `ENGINES`; None: the one that the bundle was made for.
-        device: where to decode, such as "cpu" or "cuda".
-        dtype: of the weights, such as "float16"; None: as they are stored.
-        threads: of the CPU; None: the engine's choice.
-
-    Raises:
-        ForeignModel: only fairseq builds the model; names the commands that read it.
-        ValueError: no engine of that name, or one that can't load the bundle.
-        OSError: a file can't be read.
+    The name is one of `ENGINES`; None: the one that the bundle was made for.
     """
     if name not in (None, *ENGINES):
         raise UserError(f"engine is {name!r}; it must be one of {', '.join(ENGINES)}")

@@ -100,15 +100,9 @@ def why_unreadable(error: Exception) -> str:
 def damage(path: str | os.PathLike[str]) -> str | None:
     """Find damage in a file that `torch.save` wrote.
 
-    Args:
-        path: the file.
-
     Returns:
         The rest of a sentence that starts with the file's name. None where each checksum is right,
         and for a file of PyTorch before 1.6.
-
-    Raises:
-        OSError: when the file is missing or may not be read.
     """
     try:
         if zipfile.is_zipfile(path):
@@ -130,15 +124,9 @@ def damage(path: str | os.PathLike[str]) -> str | None:
 
 @contextlib.contextmanager
 def untrusted(path: Path) -> Iterator[None]:
-    """Within the context, any error becomes a `UserError` that names the file.
+    """Within it, any error but OSError and MemoryError becomes a `UserError` that names the file.
 
     With VASWANI_TRACEBACK=1 errors stay as they are, for debugging.
-
-    Args:
-        path: the file.
-
-    Raises:
-        UserError: for any error within, except OSError and MemoryError, which stay as they are.
     """
     try:
         yield

@@ -83,12 +83,7 @@ class Prompt:
 
 
 class TextCoder:
-    """Converts between text and the units of a language model.
-
-    Args:
-        dictionary: of the model.
-        pipeline: between raw text and units.
-    """
+    """Converts between text and the units of a language model."""
 
     def __init__(self, dictionary: Dictionary, pipeline: Pipeline) -> None:
         self.dictionary, self.pipeline = dictionary, pipeline
@@ -161,17 +156,11 @@ def complete(
     suppressed: tuple[str, ...] = (),
     random: torch.Generator | None = None,
 ) -> list[list[Continuation]]:
-    """Continue all prompts in one batch, each after an end of sentence, as in training.
+    """Continue prompts, numbers of tokens, in one batch, each after an end of sentence.
 
-    The prompts are numbers of tokens. A text is cut after `max_new_tokens`, or at the model's last
-    position; the token `stop_at` ends it, if any. The words `suppressed` are never written, and
-    `random` draws the samples.
-
-    Returns:
-        For each prompt at most W continuations without their texts, the best score first.
-
-    Raises:
-        UserError: a prompt leaves no position for a new token, or options contradict each other.
+    A text is cut after `max_new_tokens`, or at the model's last position; the token `stop_at` ends
+    it, if any. The words `suppressed` are never written, and `random` draws the samples. Each
+    prompt gets at most W continuations without their texts, the best score first.
     """
     read = [[dictionary.eos(), *prompt] for prompt in prompts]
     limits = [min(max_new_tokens, model.longest_target - len(prompt)) for prompt in read]

@@ -42,9 +42,6 @@ def import_ctranslate2() -> ModuleType:
 
     On processors with AVX2 but without VNNI it uses MKL, also on AMD. CT2_USE_MKL=0 turns that off;
     CTranslate2 reads the variable when it is imported.
-
-    Raises:
-        UserError: it isn't installed.
     """
     if "avx2" in instructions() and not has_vnni():
         os.environ.setdefault("CT2_USE_MKL", "1")
@@ -68,10 +65,6 @@ class CTranslate2Engine:
 
     The device is "cpu", "cuda" or "cuda:N". With the type "default" it computes as the model is
     stored; 0 threads leave their number to CTranslate2.
-
-    Raises:
-        UserError: CTranslate2 is missing, or the folder holds no model of ours.
-        OSError: its config.json can't be read.
     """
 
     def __init__(self, folder: Path, device: str, compute_type: str, threads: int) -> None:

@@ -49,11 +49,7 @@ TASKS: dict[type[AnySettings], tuple[str, ...]] = {
 class Loaded(NamedTuple):
     """A model in evaluation mode, on the CPU, and what is known of it.
 
-    Attributes:
-        sizes: its configuration.
-        source, target: dictionaries; a language model has one, which stands for both.
-        task: options of the task that trained it.
-        languages: of the dictionaries; a language model has none.
+    A language model has one dictionary, which stands for both, and no languages.
     """
 
     model: Any
@@ -80,10 +76,7 @@ def load_model(
 
     Raises:
         ForeignModel: only fairseq builds this model, or knows its task.
-        FileNotFoundError: the file or the folder is missing.
-        ValueError: the checkpoint can't be used, has a model of another kind, or was trained with
-            other dictionaries.
-        OSError: a file can't be read.
+        ValueError: the checkpoint can't be used, is of another kind or has other dictionaries.
     """
     for needed in (path, data):
         if not needed.exists():
@@ -148,20 +141,7 @@ def make_model(
     weights: Mapping[str, Tensor],
     path: Path,
 ) -> Any:
-    """Build a model with a checkpoint's weights, in evaluation mode.
-
-    No initial weights are drawn: they would be overwritten.
-
-    Args:
-        family: registered name of the model.
-        sizes, source, target: see `build_named`.
-        weights: by name.
-        path: of the checkpoint, for messages.
-
-    Raises:
-        CheckpointError: sizes and weights don't fit together.
-        ValueError: sizes and dictionaries don't.
-    """
+    """Build a model with a checkpoint's weights, in evaluation mode; no initial ones are drawn."""
     words = None
     if isinstance(sizes, Configuration):
         is_pair = family == TRANSFORMER
@@ -191,10 +171,7 @@ def refuse_other_dictionaries(
 ) -> None:
     """Refuse dictionaries that differ from those of the training, even if their sizes agree.
 
-    `task_state` is the task's part of the checkpoint, `digests` are by side: "source" or "target".
-
-    Raises:
-        UserError: a dictionary has other words, or the same words in another order.
+    `task_state` is the task's part of the checkpoint; digests are by side: "source" or "target".
     """
     trained_with = task_state.get(DIGESTS) or {}
     for side, digest in digests.items():

@@ -168,12 +168,7 @@ def _select(tensors: dict[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
 
 
 class OnnxEngine(SearchEngine):
-    """Our `Engine` over onnxruntime: all options of our search, on the CPU.
-
-    Raises:
-        UserError: onnxruntime is missing, or the folder holds no export of ours.
-        OSError: a file can't be read.
-    """
+    """Our `Engine` over onnxruntime: all options of our search, on the CPU."""
 
     def __init__(self, bundle: Bundle, threads: int | None = None) -> None:
         folder, names = bundle.folder, map(dictionary_name, bundle.languages or ())

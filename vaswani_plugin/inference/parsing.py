@@ -91,12 +91,7 @@ class ParsedSentence:
 
 
 class Parser:
-    """A trained parser; threads may use it at the same time.
-
-    Args:
-        pipeline: of the parser's bundle.
-        engine: decodes units to symbols.
-    """
+    """A trained parser; threads may use it at the same time."""
 
     def __init__(self, pipeline: Pipeline, engine: TorchEngine) -> None:
         assert isinstance(pipeline.settings, TreeSettings)

@@ -35,14 +35,9 @@ def use_threads(count: int) -> None:
 
 
 class SearchEngine:
-    """Our search over models with the same dictionaries.
+    """Our search over models with the same dictionaries: one, or the mean probabilities of several.
 
-    Args:
-        models: one, or an ensemble: the mean of their probabilities counts.
-        source: dictionary.
-        target: dictionary.
-        device: where to decode.
-        threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
+    `threads` are PyTorch's on the CPU, for each call; None: as many as PyTorch has now.
     """
 
     def __init__(
@@ -129,14 +124,7 @@ class SearchEngine:
 
 
 def dtype_of(dtype: str | torch.dtype | None) -> torch.dtype | None:
-    """PyTorch's type of a name.
-
-    Args:
-        dtype: such as "bfloat16" or "torch.bfloat16"; a type, and None, is returned as it is.
-
-    Raises:
-        UserError: there is no such type, or weights can't have it.
-    """
+    """PyTorch's type of a name, such as "bfloat16"; a type, and None, is returned as it is."""
     if dtype is None:
         return None
     name = str(dtype).removeprefix("torch.")

@@ -41,14 +41,7 @@ class Summary(Continuation):
 
 
 class Summarizer:
-    """A language model that summarizes; threads may use it at the same time.
-
-    Args:
-        model: of a bundle of recipes/summarization.sh.
-
-    Raises:
-        UserError: it was not trained to summarize.
-    """
+    """A language model that summarizes; threads may use it at the same time."""
 
     def __init__(self, model: LanguageModel) -> None:
         settings = model.pipeline.settings

@@ -160,11 +160,8 @@ class StreamScorer:
         """log P of every token while the model learns, natural logarithms, (N,).
 
         After each window, w <- w + decay (w_0 - w) - rate dL/dw. L is the window's mean loss in
-        nats per token, w_0 are the trained weights, restored afterwards. Nothing else may
-        use the model meanwhile.
-
-        Raises:
-            UserError: a log-probability is not finite, because the rate is too large.
+        nats per token, w_0 are the trained weights, restored afterwards. Nothing else may use the
+        model meanwhile.
         """
         scores = np.empty(len(self.targets))
         parameters = self.model.decoder.parameters()

@@ -48,12 +48,7 @@ USUAL_LENGTH = 250
 
 
 class Sentence(NamedTuple):
-    """A sentence and its subwords.
-
-    Attributes:
-        tokens: its subwords.
-        pieces: the subwords in pieces that the model takes; a sentence without words has none.
-    """
+    """A sentence's subwords, whole and in pieces that the model takes."""
 
     tokens: tuple[str, ...]
     pieces: list[Sequence[str]]
@@ -72,15 +67,7 @@ class Source(NamedTuple):
 
 
 class Translator:
-    """A trained model with its text pipeline: raw text in, raw text out. Threads may share one.
-
-    Args:
-        pipeline: of a translation model's bundle.
-        engine: decodes subwords.
-
-    Raises:
-        UserError: the pipeline is a language model's or a parser's.
-    """
+    """A trained model with its text pipeline: raw text in, raw text out. Threads may share one."""
 
     def __init__(self, pipeline: Pipeline, engine: Engine) -> None:
         if not isinstance(pipeline.settings, Settings):
@@ -237,15 +224,7 @@ class Translator:
         A sentence of more subwords than the longest one in training is cut into pieces; where the
         text is taken as one sentence, only one of more than the model takes. A caller with a queue
         of its own decodes pieces of many texts together (`decode`), and `join`s those of a text.
-
-        Args:
-            text: the text.
-            number: of the text, for errors.
-            long, one_sentence: see `stream`.
-
-        Raises:
-            TextTooLong: a sentence is too long, and `long` is "error", the default.
-            UserError: it is no text.
+        `number` is the text's, for errors.
         """
         plain = one_line(text, f"text {number}")
         pipeline, settings = self.pipeline, self.settings
