@@ -17,7 +17,6 @@ from vaswani_plugin.metrics.evalb import (
     SentenceScore,
     compare,
     parse_parameters,
-    score_trees,
     summary,
 )
 from vaswani_plugin.text.trees import Leaf, Tree, leaves, to_line
@@ -169,14 +168,6 @@ def test_the_summary_counts_crossing_sentences():
     assert (found["no_crossing"], found["2_or_less_crossing"]) == (25, 75)
 
 
-def test_too_many_errors_end_the_scoring():
-    """EVALB counts after it has compared: MAX_ERROR + 1 errors pass."""
-    scores = score_trees([GOLD] * 4, ["(S (NN a))"] * 4, Parameters(max_error=2))
-    assert [next(scores).status for _ in range(3)] == [1, 1, 1]
-    with pytest.raises(ValueError, match="line 4: Length unmatch .*MAX_ERROR 2"):
-        next(scores)
-
-
 PARAMETERS = """\
 # a comment
 DEBUG 1
@@ -195,7 +186,7 @@ EQ_WORD  This this
 
 def test_every_keyword_is_read():
     assert parse_parameters(PARAMETERS.split("\n"), "x.prm") == Parameters(
-        **{"max_error": 7, "cutoff": 20, "label": 0},
+        **{"cutoff": 20, "label": 0},
         delete=frozenset({"TOP", "#"}),
         delete_for_length=frozenset({"-NONE-"}),
         quotes=frozenset({"``", "POS"}),
@@ -214,7 +205,6 @@ def test_the_built_in_parameters_are_those_of_the_file():
     if not path.is_file():
         pytest.skip(f"NOT TESTED: no {path} (set VASWANI_DATA to the folder of corpora)")
     read = parse_parameters(path.read_text().split("\n"), "COLLINS.prm")
-    assert (read.max_error, COLLINS.max_error) == (10, 10_000)
     for name in ("cutoff", "label", "delete", "delete_for_length", "quotes"):
         assert getattr(read, name) == getattr(COLLINS, name)
     assert read.equal_labels == COLLINS.equal_labels and read.equal_words == COLLINS.equal_words

@@ -107,8 +107,8 @@ def evalb(
     Args:
         gold: file of the reference trees, one per line.
         test: file of the trees to score, one per line; an empty line is a sentence without a tree.
-        parameters: EVALB's parameter file (default: the settings of COLLINS.prm, without its limit
-            on errors; /dev/null: EVALB's settings when it gets no file).
+        parameters: EVALB's parameter file (default: the settings of COLLINS.prm; /dev/null: EVALB's
+            settings when it gets no file). Its MAX_ERROR has no effect.
         summary: print only the summary, no row for each sentence.
     """
     from vaswani_plugin.metrics import evalb as metric
@@ -128,7 +128,8 @@ def evalb(
     if has_table:
         print(metric.HEAD)
     scores = []
-    for score in metric.score_trees(*trees, settings):
+    for number, pair in enumerate(zip(*trees, strict=True), 1):
+        score = metric.compare(number, *pair, settings)
         if has_table:
             print(metric.row(score))
         for message in score.errors:
@@ -169,7 +170,7 @@ def rouge(
     from vaswani_plugin.text.lines import read_text
 
     examples = _read_examples(references, bool(lead))
-    systems = {f"lead-{n}": [metric.lead(e.article, n) for e in examples] for n in lead or []}
+    systems = {f"lead-{n}": ["\n".join(e.article[:n]) for e in examples] for n in lead or []}
     if hypothesis:
         systems["model"] = list(read_text(hypothesis))
         _check_length(hypothesis, len(systems["model"]), references[0], len(examples))

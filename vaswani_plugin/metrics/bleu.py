@@ -13,11 +13,11 @@ rarest word. Words are split by mteval-13a, so that running and tokenized text g
 in scripts without spaces, each character is a word.
 """
 
+import math
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -43,8 +43,8 @@ _BANDS = (
     (30.0, "understandable to good translations"),
     (40.0, "high quality translations"),
     (50.0, "very high quality, adequate, and fluent translations"),
+    (math.nextafter(60.0, math.inf), "quality often better than human"),
 )
-_TOP = (60.0, "quality often better than human")
 
 References = Sequence[Sequence[str]]
 """One or more lists of references, each with a segment for each hypothesis."""
@@ -81,8 +81,6 @@ RANK_BUCKETS = 6
 
 def reading(score: float) -> str:
     """The quality of a translation in words, by its BLEU from 0 to 100."""
-    if score > _TOP[0]:
-        return _TOP[1]
     return [text for bound, text in _BANDS if score >= bound][-1]
 
 
@@ -143,20 +141,13 @@ def tokenized_score(
     return corpus_score(metric, sides[0], sides[1:])
 
 
-@cache
-def _punctuation() -> list[tuple[re.Pattern[str], str]]:
-    from sacremoses import MosesPunctNormalizer  # takes longer to import than scoring does
-
-    rules = MosesPunctNormalizer.REPLACE_UNICODE_PUNCTUATION
-    return [(re.compile(pattern), replacement) for pattern, replacement in rules]
-
-
 def replace_unicode_punctuation(line: str) -> str:
     """Moses' replace-unicode-punctuation.perl: ASCII for full-width signs and curly quotes."""
-    if line.isascii():
-        return line
-    for pattern, replacement in _punctuation():
-        line = pattern.sub(replacement, line)
+    from sacremoses import MosesPunctNormalizer  # takes longer to import than scoring does
+
+    if not line.isascii():
+        for pattern, replacement in MosesPunctNormalizer.REPLACE_UNICODE_PUNCTUATION:
+            line = re.sub(pattern, replacement, line)
     return line
 
 
@@ -230,20 +221,6 @@ def _words_of_lines(lines: Iterable[str], lowercase: bool) -> Iterable[list[str]
         yield tokenize(part_characters(line.lower() if lowercase else line)).split()
 
 
-def average_rank(
-    words: Sequence[str], frequencies: Mapping[str, int], ascending: list[int]
-) -> float:
-    """The mean frequency rank of a sentence's words (Sutskever et al. 2014, Figure 3, right).
-
-    The rank of a word is 1 + the number of different words that are more frequent in the training
-    text. The most frequent word has rank 1, words of equal frequency share a rank, and a word never
-    seen ranks after all others. Without words it is -1. `ascending` are the frequencies in order.
-    """
-    total = len(ascending)
-    ranks = [1 + total - bisect_right(ascending, frequencies.get(word, 0)) for word in words]
-    return fmean(ranks) if ranks else -1.0
-
-
 def group(values: Sequence[int], firsts: Sequence[int]) -> list[Bucket]:
     """Sort sentences into the buckets that begin at `firsts` (ascending).
 
@@ -286,9 +263,12 @@ def by_bucket(
     if training is not None:
         # A line at a time: the training text may be larger than the memory.
         seen = Counter(w for line in _words_of_lines(read_text(training), lowercase) for w in line)
-        ascending = sorted(seen.values())
-        ranks = [average_rank(words, seen, ascending) for words in sources]
-        groups["by_average_rank"] = group_evenly(ranks, RANK_BUCKETS)
+        # The rank of a word is 1 + the number of different words that are more frequent: words of
+        # equal frequency share a rank, and a word never seen ranks after all others.
+        ascending, total = sorted(seen.values()), len(seen)
+        ranks = [[1 + total - bisect_right(ascending, seen[w]) for w in words] for words in sources]
+        means = [fmean(row) if row else -1.0 for row in ranks]
+        groups["by_average_rank"] = group_evenly(means, RANK_BUCKETS)
         rarest = [min((seen[word] for word in words), default=-1) for words in sources]
         groups["by_rarest_word"] = group(rarest, FREQUENCIES)
     metric = sacrebleu_metric(lowercase, tokenizer)

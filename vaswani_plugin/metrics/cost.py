@@ -116,6 +116,8 @@ def by_time(
 
 def as_text(result: dict[str, Any]) -> str:
     """The whole report as text."""
+    from tabulate import tabulate  # --help needs the devices alone
+
     lines = ["The paper's figures from their inputs:"]
     for row in result["paper"]:
         printed = f"printed: {_flops(row['printed_flops'])}"
@@ -132,7 +134,10 @@ def as_text(result: dict[str, Any]) -> str:
             f"x 3 (backward twice) = {row['flops_per_update']:.3e} FLOPs an update; "
             f"{row['updates']:,} updates = {row['flops']:.3e} FLOPs",
         ]
-    return "\n".join([*lines, "", _table_text(result["table_2"]), "", _devices(result["devices"])])
+    lines += ["", _table_text(result["table_2"]), ""]
+    headers = {"name": "device", "teraflops": "TFLOP/s", "kind": "", "source": "source"}
+    devices = [{headers[key]: device[key] for key in headers} for device in result["devices"]]
+    return "\n".join([*lines, tabulate(devices, headers="keys")])
 
 
 def _product(row: dict[str, Any]) -> str:
@@ -141,12 +146,12 @@ def _product(row: dict[str, Any]) -> str:
 
 
 def _table_text(rows: list[dict[str, Any]]) -> str:
-    from tabulate import tabulate  # --help needs the devices alone
+    from tabulate import tabulate
 
     table = [
         [
             row["model"],
-            *(_bleu(row[f"bleu_{pair}"]) for pair in ("en_de", "en_fr")),
+            *(row[f"bleu_{pair}"] for pair in ("en_de", "en_fr")),
             *(_flops(row[f"flops_{pair}"]) for pair in ("en_de", "en_fr")),
         ]
         for row in rows
@@ -156,21 +161,5 @@ def _table_text(rows: list[dict[str, Any]]) -> str:
     return "\n".join([tabulate(table, headers=headers, disable_numparse=True), *remarks])
 
 
-def _bleu(score: float | None) -> str:
-    return "" if score is None else f"{score:.2f}".rstrip("0").rstrip(".")
-
-
 def _flops(value: float | None) -> str:
-    if value is None:
-        return ""
-    digits, exponent = f"{value:.1e}".split("e")
-    return f"{digits}e{int(exponent)}"
-
-
-def _devices(devices: list[dict[str, Any]]) -> str:
-    from tabulate import tabulate
-
-    headers = {"name": "device", "teraflops": "TFLOP/s", "kind": "", "source": "source"}
-    return tabulate(
-        [{headers[k]: device[k] for k in headers} for device in devices], headers="keys"
-    )
+    return "" if value is None else f"{value:.1e}".replace("e+", "e")

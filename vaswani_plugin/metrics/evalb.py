@@ -15,7 +15,7 @@ sentence is an error, or is scored in full.
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
@@ -30,7 +30,6 @@ _KEYWORDS = {
     "QUOTE_TERM": "quotes",
     "EQ_LABEL": "equal_labels",
     "EQ_WORD": "equal_words",
-    "MAX_ERROR": "max_error",
     "CUTOFF_LEN": "cutoff",
     "LABELED": "label",
 }
@@ -40,14 +39,12 @@ _KEYWORDS = {
 class Parameters:
     """The settings of a .prm file; the defaults are EVALB's without such a file.
 
-    max_error: more errors end the scoring. cutoff: the longest sentence of the second summary, in
-    words. label: whether labels must match. delete: brackets and words with these labels don't
-    count. delete_for_length: words with these tags don't count in the length. quotes: tags of
-    quotation marks, restored where only one side deletes them. equal_labels, equal_words: pairs
-    that count as equal, both ways.
+    cutoff: the longest sentence of the second summary, in words. label: whether labels must match.
+    delete: brackets and words with these labels don't count. delete_for_length: words with these
+    tags don't count in the length. quotes: tags of quotation marks, restored where only one side
+    deletes them. equal_labels, equal_words: pairs that count as equal, both ways.
     """
 
-    max_error: int = 10
     cutoff: int = 40
     label: int = 1
     delete: frozenset[str] = _NONE
@@ -57,9 +54,8 @@ class Parameters:
     equal_words: Pairs = frozenset()
 
 
-# Collins' (1997), the usual settings for scoring parsers; but errors don't end the scoring.
+# Collins' (1997), the usual settings for scoring parsers.
 COLLINS = Parameters(
-    max_error=10_000,
     delete=frozenset({"TOP", "-NONE-", ",", ":", "``", "''", "."}),
     delete_for_length=frozenset({"-NONE-"}),
     equal_labels=frozenset({("ADVP", "PRT"), ("PRT", "ADVP")}),
@@ -73,7 +69,10 @@ def parse_parameters(lines: Iterable[str], name: str) -> Parameters:
         if line.startswith("#") or not line.split():
             continue
         keyword, *values = line.split()
-        if keyword == "DEBUG":  # what EVALB itself prints
+        if keyword in (
+            "DEBUG",
+            "MAX_ERROR",
+        ):  # what EVALB prints; here errors don't end the scoring
             continue
         attribute = _KEYWORDS.get(keyword, "")
         is_pair = keyword.startswith("EQ_")
@@ -84,8 +83,8 @@ def parse_parameters(lines: Iterable[str], name: str) -> Parameters:
         if now is None or not fits:
             raise ValueError(
                 f"{name}:{number}: {line.strip()!r}: must be a keyword ({', '.join(_KEYWORDS)}) "
-                "and a value: 0 or 1 after LABELED, a number after MAX_ERROR and CUTOFF_LEN, two "
-                "values after EQ_LABEL and EQ_WORD"
+                "and a value: 0 or 1 after LABELED, a number after CUTOFF_LEN, two values after "
+                "EQ_LABEL and EQ_WORD"
             )
         one, other = values[0], values[-1]
         changed: Any = (
@@ -242,27 +241,6 @@ def _mismatch(gold: _Line, test: _Line, parameters: Parameters) -> list[str]:
         if one != other and (one, other) not in parameters.equal_words:
             return [f"Words unmatch ({one}|{other})"]
     return []
-
-
-def score_trees(
-    gold: Iterable[str], test: Iterable[str], parameters: Parameters
-) -> Iterator[SentenceScore]:
-    """Yields the scores of bracketings, equally many lines of both sides.
-
-    Raises:
-        ValueError: more errors than `parameters.max_error` allows.
-    """
-    errors = 0
-    for line, (one, other) in enumerate(zip(gold, test, strict=True), 1):
-        score = compare(line, one, other, parameters)
-        errors += len(score.errors)
-        if errors > parameters.max_error + 1:  # EVALB allows one more than it says
-            raise ValueError(
-                f"line {line}: {score.errors[-1]}: more errors than MAX_ERROR "
-                f"{parameters.max_error} allows; do the files belong together? Otherwise raise it "
-                "in the parameter file"
-            )
-        yield score
 
 
 TITLES = {

@@ -184,17 +184,13 @@ def as_text(report: dict[str, Any]) -> str:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    values = (
-        (row["cross_entropy_rate"], 4),
-        (row["perplexity"], 2),
-        (row["bits_per_token"], 4),
-        (row["perplexity_per_word"], 2),
-        (row["bits_per_word"], 4),
-        (row["bits_per_character"], 4),
-        (row["bits_per_byte"], 4),
-        (row["without_line_ends"]["perplexity_per_word"], 2),
+    keys = (
+        *("cross_entropy_rate", "perplexity", "bits_per_token", "perplexity_per_word"),
+        *("bits_per_word", "bits_per_character", "bits_per_byte"),
     )
-    return [row["name"], row["coding"], *(_number(*value) for value in values)]
+    values = [_number(row[key], 2 if key.startswith("perplexity") else 4) for key in keys]
+    words_alone = _number(row["without_line_ends"]["perplexity_per_word"], 2)
+    return [row["name"], row["coding"], *values, words_alone]
 
 
 def _number(value: float | None, digits: int) -> str:

@@ -66,18 +66,13 @@ def _by_sentences(summary: str) -> str:
     return summary if "\n" in summary else "\n".join(split_at_stops(summary))
 
 
-def lead(sentences: Sequence[str], count: int) -> str:
-    """The first `count` sentences of an article, one a line: the baseline of summarization."""
-    return "\n".join(sentences[:count])
-
-
 def rouge_report(
     systems: Mapping[str, Sequence[str]],
     references: Sequence[Sequence[str]],
     over: str,
     stemming: bool,
 ) -> dict[str, Any]:
-    """The JSON object of `vaswani rouge`: the scores of each system by its name, as of `rouge`."""
+    """The JSON object of `vaswani rouge`: the scores of each system by its name."""
     return {
         "summaries": len(references),
         "references": sum(map(len, references)),
