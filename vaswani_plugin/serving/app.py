@@ -56,12 +56,7 @@ MOST_FIELDS = 1000
 
 
 def read_keys(path: Path) -> frozenset[str]:
-    """API keys, one a line; empty lines and those that begin with `#` don't count.
-
-    Raises:
-        UserError: there is no key.
-        OSError: the file can't be read.
-    """
+    """API keys, one a line; empty lines and those that begin with `#` don't count."""
     lines = (line.strip() for line in read_lines(path))
     keys = frozenset(line for line in lines if line and not line.startswith("#"))
     if not keys:
@@ -70,11 +65,9 @@ def read_keys(path: Path) -> frozenset[str]:
 
 
 class Gate:
-    """Lets a request pass, or refuses it.
+    """Lets a request pass, or refuses it: by its key, and by the requests a minute of key or address.
 
-    Args:
-        keys: the valid ones; None lets everyone pass.
-        requests_per_minute: of each key, or without keys of each client address; None: any number.
+    None lets everyone pass, any number of times.
     """
 
     def __init__(self, keys: Collection[str] | None, requests_per_minute: int | None) -> None:
@@ -337,13 +330,7 @@ async def refuse(request: Request, error: Exception) -> Response:
 
 
 def create_app(service: Service, gate: Gate, origins: list[str]) -> ASGIApp:
-    """The ASGI application of the service.
-
-    Args:
-        service: does the work.
-        gate: lets requests pass.
-        origins: web sites whose pages may call it, such as `https://example.org`; `*`: all.
-    """
+    """The ASGI application; pages of the web sites `origins` may call it, `*` is all."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

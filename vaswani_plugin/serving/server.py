@@ -23,15 +23,7 @@ HEADERS = {
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """A socket that is bound to this address and does not listen yet.
-
-    Args:
-        host: a name or an address; `0.0.0.0` and `::` are all of the machine's.
-        port: 0 takes a free one.
-
-    Raises:
-        UserError: the address can't be used.
-    """
+    """A socket that is bound to this address and does not listen yet; port 0 is a free one."""
     if not 0 <= port <= 65535:
         raise UserError(f"--port {port}: give a number from 0 to 65535")
     try:
@@ -93,15 +85,8 @@ def run(
 ) -> None:
     """Answer requests until SIGTERM or Ctrl-C, then finish the accepted ones.
 
-    Args:
-        service: does the work.
-        gate: lets requests pass.
-        listener: as `bound_socket` makes it.
-        origins: see `app.create_app`.
-        proxies: addresses and networks whose X-Forwarded-For is believed, separated by commas.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C, after all is answered; a second one leaves requests unanswered.
+    The X-Forwarded-For of `proxies`, addresses and networks separated by commas, is believed. A
+    second Ctrl-C leaves requests unanswered.
     """
     limits = service.limits
     config = uvicorn.Config(

@@ -83,13 +83,9 @@ def _name(code: str) -> str:
 
 
 class Layout:
-    """A text as parts: sentences to translate, and what stays as it is between them.
+    """A text as parts: sentences to translate, by their numbers, and what stays between them.
 
     Lines are translated sentence by sentence. A line without letters and digits stays.
-
-    Attributes:
-        sentences: to translate, without the blanks around them.
-        parts: what stays, and numbers of sentences.
     """
 
     def __init__(self, text: str, languages: Languages) -> None:
@@ -122,13 +118,9 @@ class Layout:
 
 @dataclass(frozen=True)
 class TranslationRequest:
-    """A request to translate, checked.
+    """A request to translate, checked: its texts, and how many translations beside the best one.
 
-    Args:
-        layouts: of its texts.
-        is_list: whether it gave a list of texts, and gets a list.
-        is_auto: whether its source language is "auto".
-        alternatives: how many translations it asks for beside the best one.
+    A request that gave a list of texts gets a list.
     """
 
     layouts: list[Layout]

@@ -115,13 +115,10 @@ class Batcher:
             raise Refusal(503, "Too many texts are waiting: try again later", BUSY)
 
     async def decode(self, pieces: Sequence[Piece], options: Options) -> list[Any]:
-        """The result of each piece, in order.
+        """The result of each piece, in order; what decoding raised for any of them is raised.
 
-        If the caller is cancelled, its waiting pieces are dropped.
-
-        Raises:
-            Refusal: 503, the queue is full.
-            Exception: what decoding raised for any of the pieces.
+        If the caller is cancelled, its waiting pieces are dropped. A full queue is a `Refusal`
+        (503).
         """
         self.admit(len(pieces))
         if not pieces:
@@ -196,13 +193,8 @@ class Batcher:
 class Service:
     """A translator with its queue and its metrics.
 
-    Args:
-        translator: answers one call of `decode` and `attention` at a time, in a thread.
-        beam: width of the search; larger for a request of more translations.
-        limits: of a request and of the queue.
-
-    Attributes:
-        registry: of the metrics.
+    `decode` and `attention` are called one at a time, in a thread. The beam is larger for a request
+    of more translations.
     """
 
     def __init__(self, translator: "Translator", beam: int, limits: Limits) -> None:
