@@ -65,7 +65,7 @@ def read_keys(path: Path) -> frozenset[str]:
 
 
 class Gate:
-    """Lets a request pass, or refuses it: by its key, and by the requests a minute of key or address.
+    """Lets a request pass, or refuses it, by its key and by the requests of a minute.
 
     None lets everyone pass, any number of times.
     """
