@@ -92,7 +92,7 @@ def finish(folder: str, recipe: str, title: str, *arguments: str) -> None:
             the earlier ones lack.
     """
     from vaswani_plugin import processor
-    from vaswani_plugin.metrics.result_scores import scores_of
+    from vaswani_plugin.metrics.rouge import scores_of
     from vaswani_plugin.text.lines import read_lines
     from vaswani_plugin.text.outputs import write_json
     from vaswani_plugin.text.training_log import read_training

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.metrics.result_scores import scores_of
+from vaswani_plugin.metrics.rouge import scores_of
 from vaswani_plugin.model.architectures import row_of
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.lines import read_json

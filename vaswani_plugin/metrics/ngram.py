@@ -114,12 +114,7 @@ def baselines(
 
     A row also has the perplexity a word on the training text, `training_perplexity`, and on
     validation text, `validation_perplexity` (None without one): an n-gram model knows its training
-    text far better than any other.
-
-    Args:
-        scored: the text to score.
-        paths: training texts, of which words are counted.
-        validation: another text; None: there is none.
+    text far better than any other. `paths` are the training texts.
     """
     for path in paths:
         counts = count_text(" ".join(line.split()) for line in scored.lines)

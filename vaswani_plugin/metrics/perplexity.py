@@ -90,14 +90,9 @@ def result(
     counts: TextCounts | None,
     **details: Any,
 ) -> dict[str, Any]:
-    """One row of the report, in all units.
+    """One row of the report, in all units, from the natural logarithms (N,) of the tokens scored.
 
-    Args:
-        name: of the row.
-        coding: kind of token: words, BPE, characters.
-        log_probabilities: natural logarithms, (N,), of the tokens that are scored.
-        counts: of the text; None: not known.
-        details: more keys of the row.
+    `coding` is the kind of token: words, BPE, characters. `details` are more keys of the row.
     """
     nats = cross_entropy_rate(log_probabilities)
     bits = nats / math.log(2)

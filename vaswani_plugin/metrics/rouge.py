@@ -1,4 +1,4 @@
-"""ROUGE-1, -2, -L and -Lsum (Lin 2004) of summaries, by the library rouge-score.
+"""ROUGE-1, -2, -L and -Lsum (Lin 2004) by the library rouge-score; a recipe's scores in words.
 
 Words are the library's: English, lowercased, a to z and digits, stemmed as in the original script
 with -m. It finds no word in other scripts, which is an error here.
@@ -100,3 +100,29 @@ def as_text(report: dict[str, Any]) -> str:
         "ROUGE-L: a summary is one sequence of words; -Lsum: sentence by sentence.",
     ]
     return "\n".join(lines)
+
+
+BLEU = {
+    "tokenized": "tokenized BLEU",
+    "compound_split": "compound-split BLEU",
+    "sacrebleu": "sacreBLEU",
+}
+
+
+def scores_of(result: Mapping[str, Any]) -> list[str]:
+    """Every score in a recipe's result.json, such as "27.30 tokenized BLEU"."""
+    found = []
+    if bleu := result.get("bleu"):
+        found += [f"{bleu[key]:.2f} {t}" for key, t in BLEU.items() if bleu[key] is not None]
+    if ppl := result.get("ppl"):
+        (row,) = (row for row in ppl["results"] if row["name"] == "model")
+        found.append(f"perplexity {row['perplexity_per_word']:.2f} a word")
+        found.append(f"{row['bits_per_character']:.3f} bits a character")
+    if rouge := result.get("rouge"):
+        (row,) = (row for row in rouge["systems"] if row["name"] == "model")
+        found += [f"{row[key]:.2f} {title}" for key, title in KINDS.items() if key in row]
+    if parsing := result.get("f1"):
+        f1 = parsing["all"]["bracketing_fmeasure"]
+        found.append("no bracket right" if f1 is None else f"{f1:.2f} F1")
+        found.append(f"{parsing['malformed_percent']:.1f}% malformed without the constraint")
+    return found

@@ -118,15 +118,10 @@ def read_segments(
     *,
     tokenized: bool = False,
 ) -> Segments:
-    """Read the text to score.
+    """Read the text to score: a hypothesis a line, or the output of fairseq-generate.
 
-    Args:
-        hypothesis: file with one translation a line.
-        generate_output: output of fairseq-generate, instead of `hypothesis`. If its punctuation
-            shows that it is tokenized, it is scored over its words, too.
-        references: a file for each list of references; None: the T lines of `generate_output`.
-        source: the source text.
-        tokenized: score the H lines of `generate_output`.
+    The latter has references in its T lines. If its punctuation shows that it is tokenized, it is
+    scored over its words, too.
     """
     warnings: list[str] = []
     if generate_output is None:
