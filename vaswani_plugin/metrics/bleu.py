@@ -126,10 +126,7 @@ def tokenized_score(
 ) -> float:
     """BLEU of tokenized text, 0 to 100, as multi-bleu.perl computes it: not smoothed.
 
-    Args:
-        hypotheses: N segments, their words separated by ASCII white space.
-        references: one or more lists of N segments.
-        lowercase: ignore the case of ASCII letters.
+    ASCII white space separates words; `lowercase` ignores the case of ASCII letters.
     """
 
     def words(line: str) -> str:
