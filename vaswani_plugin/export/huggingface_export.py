@@ -164,7 +164,7 @@ from transformers import {0}, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained(".")
 model = {0}.from_pretrained(".")
-batch = tokenizer("The beginning", return_tensors="pt")
+batch = tokenizer("A sentence.", return_tensors="pt")
 tokenizer.decode(model.generate(**batch)[0], skip_special_tokens=True)
 ```"""
 

@@ -255,6 +255,7 @@ def as_table(rows: list[dict[str, Any]]) -> str:
 def read_nbest(path: Path) -> list[list[tuple[str, float]]]:
     """The lists of a file, each of texts and scores, in the order of their ids, from 0 on."""
     found: dict[int, list[tuple[str, float]]] = {}
+    last = -1
     for number, line in enumerate(read_text(path), 1):
         fields = _HYPOTHESIS.match(line)
         if not fields:
@@ -262,7 +263,12 @@ def read_nbest(path: Path) -> list[list[tuple[str, float]]]:
                 f"{path}, line {number}: must be ID ||| HYPOTHESIS ||| FEATURES ||| SCORE "
                 "(docs/how-to/rescore.md makes it from the output of fairseq-generate)"
             )
-        found.setdefault(int(fields[1]), []).append((fields[2].strip(), float(fields[3])))
+        before, last = last, int(fields[1])
+        if last != before and last in found:
+            raise UserError(
+                f"{path}, line {number}: sentence {last} comes again: two lists in one?"
+            )
+        found.setdefault(last, []).append((fields[2].strip(), float(fields[3])))
     count, first = max(found) + 1, first_gap(found)
     if first < count:
         raise UserError(
