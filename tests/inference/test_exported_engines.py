@@ -134,8 +134,10 @@ def test_scores_and_limits(ours, open_export, name):
         assert other.token_scores == pytest.approx(one.token_scores, abs=1e-4)
 
 
-def test_what_an_export_cannot_do_is_refused(open_export, monkeypatch):
-    for name in PACKAGES:
+def test_what_an_export_cannot_do_is_refused(bundle, open_export, monkeypatch):
+    for name, engine in PACKAGES.items():
+        with pytest.raises(ValueError, match=f"no model for {engine}: .*export --to {name}`"):
+            Translator.from_pretrained(bundle, engine=engine)
         with pytest.raises(ValueError, match="use the bundle it was made of"):
             open_export(name).attention("the cat")
     translator = open_export("ctranslate2")

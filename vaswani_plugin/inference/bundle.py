@@ -7,10 +7,9 @@ needs no torch, whose import takes a second, and a bundle for CTranslate2 needs 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.lines import read_json
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
     CTRANSLATE2_MODEL,
@@ -149,13 +148,13 @@ class Engine(Protocol):
 
 
 ENGINES = ("torch", "ctranslate2", "onnxruntime")
-MADE_FOR = {CTRANSLATE2_MODEL: "ctranslate2", ONNX_ENCODER: "onnxruntime"}
-"""The engine of a bundle that holds this file."""
+MADE_FOR = {"ctranslate2": CTRANSLATE2_MODEL, "onnxruntime": ONNX_ENCODER}
+"""The file by which a bundle for this engine is known."""
 
 
 def engine_of(folder: Path) -> str:
     """The engine, one of `ENGINES`, that a bundle was made for."""
-    return next((MADE_FOR[name] for name in MADE_FOR if (folder / name).is_file()), "torch")
+    return next((name for name in MADE_FOR if (folder / MADE_FOR[name]).is_file()), "torch")
 
 
 def load_engine(
@@ -173,6 +172,11 @@ def load_engine(
         raise UserError(f"engine is {name!r}; it must be one of {', '.join(ENGINES)}")
     precision = None if dtype is None else str(dtype).removeprefix("torch.")
     name = name or engine_of(bundle.folder)
+    if name in MADE_FOR and not (bundle.folder / MADE_FOR[name]).is_file():
+        raise UserError(
+            f"{bundle.folder} holds no model for {name}: make one of a bundle with "
+            f"`vaswani export --to {name.removesuffix('runtime')}`"
+        )
     if name == "ctranslate2":
         from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
 
@@ -189,17 +193,3 @@ def load_engine(
     from vaswani_plugin.inference.search_engine import TorchEngine
 
     return TorchEngine(bundle.load_model(), device, dtype, threads)
-
-
-def read_export(path: Path, program: str) -> Any:
-    """The config.json of a folder that `vaswani export --to PROGRAM` wrote.
-
-    Raises:
-        UserError: it is missing.
-    """
-    if not path.is_file():
-        raise UserError(
-            f"{path.parent} holds no model for {program}: make one of a bundle with "
-            f"`vaswani export --to {program}`"
-        )
-    return read_json(path, "export the model again")

@@ -18,10 +18,10 @@ from typing import Any
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import RawAttention
-from vaswani_plugin.inference.bundle import read_export
 from vaswani_plugin.inference.texts import Hypothesis, Tokens
 from vaswani_plugin.processor import has_vnni, instructions
 from vaswani_plugin.search.options import PAPER_DECODING, SearchOptions, length_penalty
+from vaswani_plugin.text.lines import read_json
 from vaswani_plugin.text.settings import CONFIG
 
 PATIENCE = 2
@@ -69,7 +69,7 @@ class CTranslate2Engine:
 
     def __init__(self, folder: Path, device: str, compute_type: str, threads: int) -> None:
         ctranslate2 = import_ctranslate2()
-        config = read_export(folder / CONFIG, "ctranslate2")
+        config = read_json(folder / CONFIG, "export the model again")
         kind, _, number = device.partition(":")
 
         def load(type_: str) -> Any:

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import Bundle, read_export
+from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.search_engine import SearchEngine
 from vaswani_plugin.search.models import EncoderDecoderModel, Start, all_rows, chosen_rows
 from vaswani_plugin.text.dictionary import Dictionary, dictionary_name
+from vaswani_plugin.text.lines import read_json
 from vaswani_plugin.text.settings import CONFIG, ONNX_ENCODER, OURS
 
 ENCODER = ONNX_ENCODER
@@ -85,7 +86,7 @@ class OnnxTransformer(EncoderDecoderModel):
     decoder: None = None
 
     def __init__(self, folder: Path, padding_idx: int, threads: int) -> None:
-        own = read_export(folder / CONFIG, "onnx")[OURS]
+        own = read_json(folder / CONFIG, "export the model again")[OURS]
         self.longest_source, self.longest_target = (own[name] for name in POSITIONS)
         self.padding_idx = padding_idx
         self.encoder_graph = Graph(folder / ENCODER, threads)
