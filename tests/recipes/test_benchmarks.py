@@ -185,6 +185,7 @@ def trained(tmp_path, run_fairseq) -> Path:
 
 
 @pytest.mark.slow
+@needs_stock
 def test_every_engine_decodes(trained, tmp_path):
     pytest.importorskip("ctranslate2")
     bundle, text = trained / "model", trained / "text"
