@@ -196,18 +196,14 @@ class LanguageModel(Stack):
         tokens: Tensor,
         cache: Cache | None = None,
         right_padded: bool = False,
-        need_weights: bool = False,
     ) -> Output:
         """Compute the features of each next token of texts shifted right; see `Decoder.forward`."""
         past = cached_positions(cache)
         mask = past_mask(tokens, self.padding_idx, past, self.window, right_padded)
         x = self.embed(tokens, past)
-        all_weights = []
         for number, layer in enumerate(self.layers):
-            own = layer_cache(cache, number, "self")
-            x, weights = self.run(layer, x, mask, mask is None, own, need_weights)
-            all_weights += [weights] if need_weights else []
-        return Output(x, all_weights, [])
+            x, _ = self.run(layer, x, mask, mask is None, layer_cache(cache, number, "self"), False)
+        return Output(x, [], [])
 
     def project(self, features: Tensor) -> Tensor:
         """(..., D) -> logits (..., V)."""
