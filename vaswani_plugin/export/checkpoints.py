@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from safetensors.torch import save
 
-from vaswani_plugin.inference.checkpoints import VERSION, Checkpoint
+from vaswani_plugin.inference.checkpoints import Checkpoint
 from vaswani_plugin.text.outputs import write_bytes_atomically, write_json
 from vaswani_plugin.text.settings import CONFIG
 
@@ -87,7 +87,7 @@ def save_safetensors(state: Mapping[str, Any], path: Path) -> None:
         stream.write(content)
     task = _section(state, "task")
     config = {
-        "version": VERSION,
+        "version": 1,
         "model": _plain(model_config(state)),
         "task": {key: value for key, value in task.items() if key not in _OF_THE_TRAINING},
         "task_state": _plain(state.get("task_state") or {}),

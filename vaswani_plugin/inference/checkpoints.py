@@ -51,9 +51,6 @@ HARMLESS_GLOBALS: tuple[Any, ...] = (
 _ARCHIVE_START = b"PK\x03\x04"
 _PICKLE_START = b"\x80"  # files of PyTorch before 1.6, which hold no checksums
 
-VERSION = 1
-"""Of config.json."""
-
 
 def load_checkpoint(path: Path) -> Checkpoint:
     """Read a fairseq checkpoint to the CPU.
@@ -109,8 +106,6 @@ def damage(path: str | os.PathLike[str]) -> str | None:
             with zipfile.ZipFile(path) as archive:
                 wrong = archive.testzip()
             return wrong and f"is not as it was saved (the sum of {wrong} is wrong)"
-    except (FileNotFoundError, PermissionError):
-        raise
     except Exception as error:  # damaged headers give errors of any kind
         return f"is not as it was saved ({error})"
     with open(path, "rb") as file:
