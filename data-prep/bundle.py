@@ -26,8 +26,7 @@ import numpy as np
 from checkout import parser, run, two_languages
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.checkpoints import load_checkpoint, untrusted
-from vaswani_plugin.inference.models import refuse_other_dictionaries
+from vaswani_plugin.inference.checkpoints import load_checkpoint, naming, refuse_other_dictionaries
 from vaswani_plugin.text.binary import read_numbers
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.lines import open_binary
@@ -104,7 +103,7 @@ def make_bundle(model: Path, data_bin: Path, settings: AnySettings, output: Path
         if not path.is_file():
             raise UserError(f"{path} does not exist")
     digests = {side: Dictionary.load(files[name]).digest() for side, name in dictionaries.items()}
-    with untrusted(model):
+    with naming(model):
         state = load_checkpoint(model)
         refuse_other_dictionaries(data_bin, state.get("task_state") or {}, digests)
     # Read the codes before writing anything, so that an unusable bundle is never written.

@@ -140,12 +140,19 @@ def stock_search(args: argparse.Namespace) -> Decode:
 
 def our_search(args: argparse.Namespace, dtype: str) -> Decode:
     """Our search, without fairseq."""
-    from vaswani_plugin.inference.models import load_model
+    from vaswani_plugin.inference.checkpoints import load_model
     from vaswani_plugin.inference.search_engine import TorchEngine
     from vaswani_plugin.search.options import SearchOptions
+    from vaswani_plugin.text.dictionary import languages_of
+    from vaswani_plugin.text.settings import Settings
 
     device = "cuda" if args.gpu else "cpu"
-    engine = TorchEngine(load_model(args.model, args.data_bin), device, dtype, args.threads)
+    engine = TorchEngine(
+        load_model(args.model, args.data_bin, Settings, languages_of(args.data_bin)),
+        device,
+        dtype,
+        args.threads,
+    )
     least, a, b = lengths(args)
     limits = {"max_len_a": a, "max_len_b": b, "min_len": least}
     wanted = SearchOptions(beam=args.beam, lenpen=LENPEN, length_penalty="fairseq", **limits)

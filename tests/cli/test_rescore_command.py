@@ -20,9 +20,8 @@ from toy_bundle import write_checkpoint, write_data
 from tests.conftest import REPO
 from tests.support.commands import vaswani
 from vaswani_plugin.export.checkpoints import save_checkpoint
-from vaswani_plugin.figures.rescoring import Lists, search_weights
+from vaswani_plugin.figures.rescoring import Lists, load_scorer, search_weights
 from vaswani_plugin.inference.checkpoints import load_checkpoint
-from vaswani_plugin.inference.search_engine import load_scorer
 
 LSTM = ("--arch", "vaswani_seq2seq_lstm_tiny", "--d-model", "16")
 SENTENCES = 14
@@ -34,6 +33,8 @@ class World:
     def __init__(self, folder) -> None:
         self.folder = folder
         write_data(folder)
+        for side in ("en", "de"):  # their names tell the languages
+            (folder / f"test.en-de.{side}.idx").touch()
         self.lstm, self.transformer = folder / "lstm.pt", folder / "transformer.pt"
         write_checkpoint(folder, self.transformer, seed=2)
         write_checkpoint(folder, self.lstm, model=LSTM)
@@ -213,6 +214,11 @@ def test_faults_of_lists(world, rescore, tmp_path, message):
     code, out, err = rescore("--nbest", path, "--output", output)
     assert code == 1 and message in err and str(path) in err and len(err.splitlines()) == 1
     assert out == "" and not output.exists()
+
+
+def test_a_folder_that_is_not_binarized_is_named(rescore, tmp_path):
+    code, _, err = rescore("--data", tmp_path)
+    assert code == 1 and f"--data {tmp_path}: holds no binarized pairs" in err
 
 
 def test_the_page_makes_lists_from_the_output_of_fairseq_generate(world, rescore, tmp_path):

@@ -4,7 +4,6 @@ fairseq's `SequenceScorer` and a full forward pass are the references.
 """
 
 import os
-import shutil
 import subprocess
 import sys
 from argparse import Namespace
@@ -21,7 +20,6 @@ from tests.conftest import REPO
 from vaswani_plugin import Translator
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
-from vaswani_plugin.inference.models import load_model
 
 PAIRS = [
     ("The old doctor's friends.", "The tired farmer was happy."),
@@ -32,7 +30,9 @@ PAIRS = [
 UNUSED = {"fairseq", "torch._dynamo", "ctranslate2", "onnxruntime", "starlette", "matplotlib"}
 UNUSED |= {"jinja2", "safetensors"}
 OURS = "serving figures export fairseq_plugin inference.completion text.trees text.coding"
-OURS += " modules.recurrent modules.parser search.other_models search.well_formed"
+OURS += (
+    " modules.recurrent modules.parser model.architectures search.other_models search.well_formed"
+)
 UNUSED |= {f"vaswani_plugin.{name}" for name in OURS.split()}
 """What a translation does not import."""
 LSTM = ("--arch", "vaswani_attention_lstm_tiny", "--d-model", "16", "--share-embeddings", "none")
@@ -146,17 +146,3 @@ print(sorted(sys.modules.keys() & {UNUSED!r}))
     environment = os.environ | {"PYTHONPATH": str(REPO)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True)
     assert done.stdout.decode() == "False\n[]\n", done.stderr.decode()
-
-
-def test_a_checkpoint_finds_its_languages_as_fairseq_train_did(folder, tmp_path):
-    state = torch.load(folder / "model.pt", weights_only=False)
-    state["cfg"]["task"] |= {"source_lang": None, "target_lang": None}
-    torch.save(state, tmp_path / "model.pt")
-    for name in ("dict.en.txt", "dict.de.txt"):
-        shutil.copy(folder / name, tmp_path)
-    paths = tmp_path / "model.pt", tmp_path
-    with pytest.raises(UserError, match="model.pt nor the names in .* one pair of languages"):
-        load_model(*paths)
-    for name in ("train.en-de.en.idx", "train.en-de.de.idx", "valid.en-de.en.idx"):
-        (tmp_path / name).touch()
-    assert load_model(*paths).languages == ("en", "de")

@@ -260,13 +260,12 @@ def rescore(
     systems = _read_systems(system)
     fixed = _read_weights(weights or [], ["score", "words", *systems])
     from vaswani_plugin.figures import rescoring  # importing torch takes a second
-    from vaswani_plugin.inference.search_engine import load_scorer
 
     test = rescoring.Lists(nbest, source, reference, bpe_codes)
     dev = rescoring.Lists(*of_dev, bpe_codes) if dev_nbest else None
     device, notes = chosen_device(cpu, threads), []
     for name, paths in systems.items():
-        scorer = load_scorer(paths, data, device)
+        scorer = rescoring.load_scorer(paths, data, device)
         for lists in filter(None, (test, dev)):
             notes += lists.add(name, scorer, max_tokens)
     for note in notes:

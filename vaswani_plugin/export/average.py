@@ -15,7 +15,7 @@ import torch
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.checkpoints import model_config, shared_owners, updates_of
 from vaswani_plugin.export.exported_model import Weights, require_finite
-from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, untrusted
+from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, naming
 
 
 def average_checkpoints(paths: Iterable[Path]) -> Checkpoint:
@@ -39,7 +39,7 @@ def average_checkpoints(paths: Iterable[Path]) -> Checkpoint:
     first: dict[str, Any] = {}
     for path in paths:
         newest = load_checkpoint(path)
-        with untrusted(path):
+        with naming(path):
             weights = newest.pop("model")
             require_finite(weights)
             found = model_config(newest)

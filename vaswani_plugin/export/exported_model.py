@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle
-from vaswani_plugin.inference.checkpoints import untrusted
+from vaswani_plugin.inference.checkpoints import naming
 from vaswani_plugin.model.configuration import Configuration, flag, head_sizes
 from vaswani_plugin.modules.attention import MultiHeadAttention
 from vaswani_plugin.modules.embedding import (
@@ -79,7 +79,7 @@ def read_model(folder: Path) -> TranslationModel:
     path = weights_path(folder)
     loaded = bundle.load_transformer()
     weights = {name: tensor.detach() for name, tensor in loaded.model.state_dict().items()}
-    with untrusted(path):
+    with naming(path):
         require_finite(weights)
         require_known_modules(loaded.model)
     return TranslationModel(path, settings, loaded.sizes, loaded.source, loaded.target, weights)

@@ -27,12 +27,10 @@ from vaswani_plugin.export.exported_model import (
     require_known_modules,
     to_fairseq_weights,
 )
-from vaswani_plugin.inference.bundle import TASK, TRANSFORMER
-from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, untrusted
-from vaswani_plugin.inference.models import DIGESTS, TASKS
+from vaswani_plugin.inference.bundle import TASK
+from vaswani_plugin.inference.checkpoints import DIGESTS, TASKS, Checkpoint, load_checkpoint, naming
 from vaswani_plugin.model.ancestors import build_sizes
-from vaswani_plugin.model.architectures import names_of
-from vaswani_plugin.model.configuration import Configuration, flag
+from vaswani_plugin.model.configuration import TRANSFORMER, Configuration, family_of, flag
 from vaswani_plugin.modules.embedding import sinusoids
 from vaswani_plugin.text.dictionary import Dictionary, dictionary_name, languages_of
 from vaswani_plugin.text.outputs import check_outputs
@@ -167,7 +165,7 @@ def our_model(state: Checkpoint) -> Configuration:
     """The configuration of a checkpoint of ours; refuses another model."""
     options = _section(state, "model")
     name = options.get("_name") or "another model"
-    if name not in names_of(TRANSFORMER):
+    if family_of(str(name)) != TRANSFORMER:
         raise UserError(f"it holds {name}; export takes a {TRANSFORMER}")
     return Configuration.from_checkpoint(options, state["cfg"].get("task") or {})
 
@@ -268,7 +266,7 @@ def import_stock(
     """
     check_outputs("--output", [output], [checkpoint])
     state = load_checkpoint(checkpoint)
-    with untrusted(checkpoint):
+    with naming(checkpoint):
         options = stock_options(state)
         config = our_config(options)
         require_finite(state["model"])
@@ -305,7 +303,7 @@ def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = Fa
     """
     path = weights_path(model) if model.is_dir() else model
     state = load_checkpoint(path)
-    with untrusted(path):
+    with naming(path):
         cfg = our_model(state)
         require_finite(state["model"])
         rows = [len(state["model"][f"{side}.embedding.weight"]) for side in SIDES]

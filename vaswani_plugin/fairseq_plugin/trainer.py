@@ -20,7 +20,7 @@ from torch import Tensor
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin import preemption, save_folder
 from vaswani_plugin.fairseq_plugin.defaults import PAPER_VALUES, report
-from vaswani_plugin.inference.models import mismatches_explained
+from vaswani_plugin.inference.checkpoints import mismatches_explained
 
 logger = logging.getLogger(__name__)
 

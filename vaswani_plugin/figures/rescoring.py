@@ -17,17 +17,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from sacrebleu.metrics.bleu import BLEU
 from tabulate import tabulate
 from tqdm import tqdm
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.search_engine import SearchEngine
+from vaswani_plugin.inference.checkpoints import load_model
+from vaswani_plugin.inference.search_engine import SearchEngine, searched_model
 from vaswani_plugin.inference.texts import batches_by_length
 from vaswani_plugin.metrics.segments import first_gap
 from vaswani_plugin.text.bpe import join_bpe
-from vaswani_plugin.text.dictionary import plain_units
+from vaswani_plugin.text.dictionary import languages_of, plain_units
 from vaswani_plugin.text.lines import read_text
+from vaswani_plugin.text.settings import Settings
 
 SCORE, WORDS = "score", "words"
 """Features that every list has: the system's own score, and the number of words."""
@@ -38,6 +41,21 @@ _HYPOTHESIS = re.compile(
 ORDERS = 4  # of the n-grams of BLEU
 GRID = 21
 """Points of the grid of each weight; it is searched twice, the second time near the best point."""
+
+
+def load_scorer(paths: Sequence[Path], data: Path, device: torch.device) -> SearchEngine:
+    """Load checkpoints with one folder of binarized data, an ensemble that scores translations.
+
+    For errors see `checkpoints.load_model`.
+    """
+    languages = languages_of(data)
+    if languages is None:
+        raise UserError(f"--data {data}: holds no binarized pairs of two languages")
+    found = [load_model(path, data, Settings, languages) for path in paths]
+    for loaded in found:
+        loaded.model.to(device)
+    models = [searched_model(loaded) for loaded in found]
+    return SearchEngine(models, found[0].source, found[0].target, device)
 
 
 class Lists:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.model.configuration import TRANSFORMER, Configuration
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
     CTRANSLATE2_MODEL,
@@ -27,13 +28,12 @@ if TYPE_CHECKING:
     import torch
 
     from vaswani_plugin.inference.attention import RawAttention
-    from vaswani_plugin.inference.models import Loaded
+    from vaswani_plugin.inference.checkpoints import Loaded
     from vaswani_plugin.inference.texts import Hypothesis, Tokens
     from vaswani_plugin.search.options import SearchOptions
 
 TASK = "vaswani_translation"
 PARSING_TASK = "vaswani_parsing"
-TRANSFORMER = "vaswani_transformer"
 KINDS = {
     Settings: ("a translation model", "vaswani translate (Translator in Python)"),
     TextSettings: (
@@ -95,8 +95,8 @@ class Bundle:
         return (WORDS, SYMBOLS) if isinstance(settings, TreeSettings) else None
 
     def load_model(self) -> "Loaded":
-        """Load the model and its dictionaries; see `models.load_model`."""
-        from vaswani_plugin.inference.models import load_model
+        """Load the model and its dictionaries; see `checkpoints.load_model`."""
+        from vaswani_plugin.inference.checkpoints import load_model
 
         kind, path = type(self.pipeline.settings), weights_path(self.folder)
         return load_model(path, self.folder, kind, self.languages)
@@ -107,8 +107,6 @@ class Bundle:
         Raises:
             UserError: the model is another one.
         """
-        from vaswani_plugin.model.configuration import Configuration
-
         loaded = self.load_model()
         if not isinstance(loaded.sizes, Configuration):
             raise UserError(

@@ -1,10 +1,9 @@
-"""Checkpoint files, read without running their code, and checked.
+"""Checkpoint files in, models of `modules` out, without running a file's code.
 
 A checkpoint may come from somebody else. PyTorch's restricted unpickler builds only tensors and
 plain containers. `HARMLESS_GLOBALS` are allowed as well. PyTorch writes a zip
 archive with a CRC-32 of each tensor, but doesn't check the sums as it reads: a flipped bit changes
-a weight. Python's own zip reader checks them. A checkpoint that loads holds plain data, but these
-may be anything; so every error while a model is built from it counts as an error of the file.
+a weight. Python's own zip reader checks them.
 
 `model.safetensors` holds the weights alone, and `config.json` beside it the rest of the model: the
 model's and the task's options, the state of the task, the names of weights that share memory (tied
@@ -18,16 +17,33 @@ import os
 import pickle
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from vaswani_plugin.errors import UserError, wants_traceback
+from vaswani_plugin.errors import CheckpointError, UserError
+from vaswani_plugin.inference.bundle import PARSING_TASK, TASK, ForeignModel, wrong_kind
+from vaswani_plugin.model.build import WithoutInitialWeights, accelerated, build_named
+from vaswani_plugin.model.configuration import (
+    CONFIGURATIONS,
+    TRANSFORMER,
+    Checkpointed,
+    Configuration,
+    family_of,
+)
+from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, Dictionary, dictionary_name
 from vaswani_plugin.text.lines import read_json
-from vaswani_plugin.text.settings import CONFIG
+from vaswani_plugin.text.settings import (
+    CONFIG,
+    AnySettings,
+    Settings,
+    TextSettings,
+    TreeSettings,
+)
 
 Checkpoint = dict[str, Any]
 
@@ -118,23 +134,14 @@ def damage(path: str | os.PathLike[str]) -> str | None:
 
 
 @contextlib.contextmanager
-def untrusted(path: Path) -> Iterator[None]:
-    """Within it, any error but OSError and MemoryError becomes a `UserError` that names the file.
-
-    With VASWANI_TRACEBACK=1 errors stay as they are, for debugging.
-    """
+def naming(path: Path) -> Iterator[None]:
+    """A `UserError` within it names the file."""
     try:
         yield
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:
-        is_named = isinstance(error, ValueError) and str(path) in str(error)
-        if is_named or wants_traceback():
+    except UserError as error:
+        if str(path) in str(error):
             raise
-        text = " ".join(str(error).split())
-        if not isinstance(error, ValueError):
-            text = f"can't be used ({type(error).__name__}: {text}): damaged, or of another program"
-        raise UserError(f"{path}: {text}") from error
+        raise UserError(f"{path}: {error}") from error
 
 
 def _load_safetensors(path: Path) -> Checkpoint:
@@ -159,3 +166,139 @@ def _load_safetensors(path: Path) -> Checkpoint:
         "task_state": config["task_state"],
         "optimizer_history": [{"num_updates": config["updates"]}],
     }
+
+
+DIGESTS = "dictionary_sha256"
+"""Where a task's part of a checkpoint has the digests of its dictionaries, by side."""
+TASKS: dict[type[AnySettings], tuple[str, ...]] = {
+    Settings: (TASK, "translation"),
+    TreeSettings: (PARSING_TASK,),
+    TextSettings: ("vaswani_language_modeling", "language_modeling"),
+}
+"""The tasks that train the model of a bundle, by the type of its settings."""
+
+
+class Loaded(NamedTuple):
+    """A model in evaluation mode, on the CPU, and what is known of it.
+
+    A language model has one dictionary, which stands for both, and no languages.
+    """
+
+    model: Any
+    sizes: Checkpointed
+    source: Dictionary
+    target: Dictionary
+    task: Mapping[str, Any]
+    languages: tuple[str, str] | None
+
+
+def load_model(
+    path: Path, data: Path, kind: type[AnySettings], languages: tuple[str, str] | None
+) -> Loaded:
+    """Load a checkpoint's model and its dictionaries.
+
+    Args:
+        path: the checkpoint.
+        data: the folder of its dictionaries.
+        kind: of the settings of a bundle with such a model.
+        languages: of the dictionaries, source and target; a language model has none.
+
+    Raises:
+        ForeignModel: only fairseq builds this model, or knows its task.
+        UserError: the checkpoint can't be used, is of another kind or has other dictionaries.
+    """
+    with naming(path):
+        state = load_checkpoint(path)
+        cfg = state.get("cfg")
+        options, task = map((cfg if isinstance(cfg, Mapping) else {}).get, ("model", "task"))
+        if not (isinstance(options, Mapping) and isinstance(task, Mapping)):
+            # It was registered without a dataclass.
+            raise ForeignModel(f"{path} holds flags of a model")
+        trained_by = task.get("_name")
+        held = next((each for each, names in TASKS.items() if trained_by in names), None)
+        if held is None:
+            raise ForeignModel(f"{path} holds a model of the task {trained_by!r}")
+        if held is not kind:
+            raise wrong_kind(f"{path} (--task {trained_by})", held, kind)
+        family = family_of(str(options.get("_name")))
+        if not family:
+            raise ForeignModel(f"{path} holds {options.get('_name')!r}")
+        weights, of_task = state["model"], task
+        if languages is None:
+            target = source = Dictionary.load(data / TEXT_DICTIONARY)
+            if task.get("add_bos_token"):
+                raise UserError(
+                    f"{path} was trained with --add-bos-token, which only fairseq's own commands "
+                    "know: let fairseq-eval-lm score it"
+                )
+            task = {**task, "tokens_per_sample": int(task["tokens_per_sample"])}
+            positions = options.get("max_target_positions") or task["tokens_per_sample"]
+            options, of_task = {**options, "max_target_positions": positions}, {}
+            weights = {key.removeprefix("decoder."): value for key, value in weights.items()}
+        else:
+            source, target = (Dictionary.load(data / dictionary_name(side)) for side in languages)
+        digests = {"source": source.digest(), "target": target.digest()}
+        refuse_other_dictionaries(data, state.get("task_state") or {}, digests)
+        sizes = CONFIGURATIONS[family].from_checkpoint(options, of_task)
+        with mismatches_explained(str(path)):
+            model = make_model(family, sizes, source, target, weights)
+        return Loaded(model, sizes, source, target, task, languages)
+
+
+def make_model(
+    family: str,
+    sizes: Checkpointed,
+    source: Dictionary,
+    target: Dictionary,
+    weights: Mapping[str, Tensor],
+) -> Any:
+    """Build a model with a checkpoint's weights, in evaluation mode; no initial ones are drawn."""
+    words = None
+    if isinstance(sizes, Configuration) and sizes.next_word and family == TRANSFORMER:
+        from vaswani_plugin.search.well_formed import Grammar  # translations have none
+
+        grammar = Grammar(source, target)
+        words = grammar.ends_word, grammar.is_word
+    with WithoutInitialWeights():
+        model = build_named(family, sizes, source, target, words)
+    model.load_state_dict(weights)
+    return accelerated(model.eval())
+
+
+def refuse_other_dictionaries(
+    folder: str | Path, task_state: Mapping[str, Any], digests: Mapping[str, str]
+) -> None:
+    """Refuse dictionaries that differ from those of the training, even if their sizes agree.
+
+    `task_state` is the task's part of the checkpoint; digests are by side: "source" or "target".
+    """
+    trained_with = task_state.get(DIGESTS) or {}
+    for side, digest in digests.items():
+        if trained_with.get(side, digest) != digest:
+            raise UserError(
+                f"the {side} dictionary of {folder} is not the one that the checkpoint was trained "
+                f"with; give the data folder (its dict.*.txt) it was trained on"
+            )
+
+
+@contextlib.contextmanager
+def mismatches_explained(files: str) -> Iterator[None]:
+    """Turn PyTorch's error about weights that don't fit into one line with the files' names.
+
+    Raises:
+        CheckpointError: the weights don't fit the model. Other errors pass unchanged.
+    """
+    try:
+        yield
+    except Exception as error:
+        # fairseq's Trainer raises a bare Exception while it handles PyTorch's RuntimeError
+        cause: BaseException | None = error
+        while cause is not None and "Error(s) in loading state_dict" not in str(cause):
+            cause = cause.__context__
+        if cause is None:
+            raise
+        first = str(cause).partition("\n")[2].strip().partition("\n")[0][:300]
+        raise CheckpointError(
+            f"checkpoint {files} does not fit this model ({first}): give the data folder (its "
+            "dict.*.txt), the --arch and the sizes that it was trained with, or another --save-dir"
+        ) from error

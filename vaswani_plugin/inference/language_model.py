@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle
+from vaswani_plugin.inference.checkpoints import Loaded
 from vaswani_plugin.inference.completion import (
     UNKNOWN,
     CompletedPrompt,
@@ -29,7 +30,6 @@ from vaswani_plugin.inference.completion import (
     TextCoder,
     complete,
 )
-from vaswani_plugin.inference.models import Loaded
 from vaswani_plugin.inference.search_engine import dtype_of, use_threads
 from vaswani_plugin.inference.text_scores import (
     StreamScorer,

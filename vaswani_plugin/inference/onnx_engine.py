@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.attention import RawAttention
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.search_engine import SearchEngine
+from vaswani_plugin.inference.texts import Tokens
 from vaswani_plugin.search.models import EncoderDecoderModel, Start, all_rows, chosen_rows
 from vaswani_plugin.text.dictionary import Dictionary, dictionary_name
 from vaswani_plugin.text.lines import read_json
@@ -177,3 +179,11 @@ class OnnxEngine(SearchEngine):
         threads = threads or torch.get_num_threads()
         model = OnnxTransformer(folder, source.pad(), threads)
         super().__init__([model], source, target, torch.device("cpu"), threads)
+
+    def attention(self, source: Tokens, target: Tokens) -> RawAttention:
+        """See `Engine`.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError("onnxruntime gives no weights of heads: use the bundle it was made of")

@@ -6,14 +6,13 @@ padding; N layers, H heads.
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.models import Loaded, load_model
+from vaswani_plugin.inference.checkpoints import Loaded
 from vaswani_plugin.inference.texts import Hypothesis, Tokens
 from vaswani_plugin.model.configuration import RecurrentConfiguration
 from vaswani_plugin.modules.transformer import EncoderDecoder
@@ -114,14 +113,6 @@ class SearchEngine:
         mean = torch.stack(log_p).logsumexp(dim=0) - math.log(len(log_p))
         return [tuple(row[: len(gold)]) for row, gold in zip(mean.tolist(), golds, strict=True)]
 
-    def attention(self, source: Tokens, target: Tokens) -> "RawAttention":
-        """See `Engine`.
-
-        Raises:
-            UserError: always; a subclass may know better.
-        """
-        raise UserError("this engine gives no weights of heads: use the bundle it was made of")
-
 
 def dtype_of(dtype: str | torch.dtype | None) -> torch.dtype | None:
     """PyTorch's type of a name, such as "bfloat16"; a type, and None, is returned as it is."""
@@ -191,18 +182,6 @@ def searched_model(loaded: Loaded) -> EncoderDecoderModel:
     assert isinstance(loaded.sizes, RecurrentConfiguration)
     longest = loaded.sizes.max_source_positions, loaded.sizes.max_target_positions
     return RecurrentModel(loaded.model, longest)
-
-
-def load_scorer(paths: Sequence[Path], data: Path, device: torch.device) -> SearchEngine:
-    """Load checkpoints with one folder of dictionaries, an ensemble that scores translations.
-
-    For errors see `models.load_model`.
-    """
-    found = [load_model(path, data) for path in paths]
-    for loaded in found:
-        loaded.model.to(device)
-    models = [searched_model(loaded) for loaded in found]
-    return SearchEngine(models, found[-1].source, found[-1].target, device)
 
 
 def source_rows(sources: Sequence[Tokens], dictionary: Dictionary, device: torch.device) -> Tensor:

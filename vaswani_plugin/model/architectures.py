@@ -188,9 +188,3 @@ _ROWS = {row.name: row for family in FAMILIES for row in family.rows}
 def row_of(arch: str) -> Architecture:
     """Return the row that `--arch` names; it may belong to any family."""
     return _ROWS[arch]
-
-
-def names_of(model: str) -> frozenset[str]:
-    """The names that a family's model has in a checkpoint's configuration: its own, or a row's."""
-    rows = (row.name for family in FAMILIES if family.model == model for row in family.rows)
-    return frozenset((model, *rows))

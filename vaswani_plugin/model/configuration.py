@@ -194,8 +194,19 @@ CONFIGURATIONS: dict[str, type[Checkpointed]] = {
     "vaswani_attention_lstm": AttentionLSTMConfiguration,
 }
 """By the registered name of a model."""
+TRANSFORMER = "vaswani_transformer"
 OF_AN_ENCODER = ("encoder_layers", "share_embeddings", "next_word", "max_source_positions")
 """Fields of `Configuration` that a language model hasn't."""
+
+
+def family_of(name: str) -> str:
+    """Return the registered model of a name in a checkpoint: its own, or that of a row.
+
+    A row's name begins with its model's, that of a translation model or parser with "vaswani_"
+    alone. For names of other programs it is "".
+    """
+    models = [model for model in CONFIGURATIONS if name.startswith(model)]
+    return max(models, key=len, default=TRANSFORMER if name.startswith("vaswani_") else "")
 
 
 def head_sizes(cfg: Any) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from fairseq.data import BaseWrapperDataset, data_utils
 from fairseq.optim.amp_optimizer import AMPOptimizer
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.models import DIGESTS, refuse_other_dictionaries
+from vaswani_plugin.inference.checkpoints import DIGESTS, refuse_other_dictionaries
 from vaswani_plugin.processor import runs_on_host
 from vaswani_plugin.text.dictionary import digest_of
 
