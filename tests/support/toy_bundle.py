@@ -39,6 +39,7 @@ def write_data(folder: Path) -> Path:
     for language in ("en", "de"):
         rows = "".join(f"{symbol} 1\n" for symbol in symbols)
         (folder / f"dict.{language}.txt").write_text(rows, encoding="utf-8")
+        (folder / f"test.en-de.{language}.idx").touch()  # its name tells the languages
     return folder / "codes"
 
 
