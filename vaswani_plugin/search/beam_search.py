@@ -17,7 +17,6 @@ from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.processor import runs_on_host
-from vaswani_plugin.search.candidates import Candidates
 from vaswani_plugin.search.finished import (
     FairseqRules,
     FinishedHypotheses,
@@ -35,6 +34,23 @@ DEVICE_CHUNK = 2**26
 STEPS_BETWEEN_CHECKS = 4
 """On a GPU, steps between two checks of how many sentences are done and whether scores are numbers.
 Only these checks wait for the GPU between the start of a batch and its results."""
+
+BLOCKS = 16
+"""Tokens of a block of the vocabulary. The blocks' maxima show where the best tokens are."""
+WORTH_BLOCKS = 2**16
+"""Number of log-probabilities from which the search by blocks pays."""
+
+
+class Candidates(NamedTuple):
+    """Continuations of each group in the order of choice, first the best: three tensors (b, G, C).
+
+    Diverse groups choose by a lowered log P, so that of the first may not be the greatest.
+    """
+
+    log_probabilities: Tensor
+    tokens: Tensor
+    beams: Tensor  # that they continue, numbered within the group
+
 
 Choose = Callable[[Tensor, Tensor, Tensor], Candidates]
 """(log P of the next token (b, W, V), log P so far (b, W), open groups (b, G)) -> candidates."""
@@ -248,6 +264,40 @@ class BeamSearch:
                     "n-grams, a prefix, allowed tokens, a least length), or raise --max-len-b"
                 )
             self.results[sentence] = sorted(own, key=lambda h: -h.score.item())
+
+
+def best(log_p: Tensor, so_far: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Find the `count` greatest sums of a token's log P and its hypothesis's, in one pass.
+
+    The k greatest entries are in the k blocks with the greatest maxima. Returns the sums, greatest
+    first, and their places in the flattened (W V): both (b, count).
+    """
+    sentences, beams, vocabulary = log_p.shape
+    width = vocabulary // BLOCKS
+    if beams * width < 4 * count or log_p.numel() < WORTH_BLOCKS:
+        return (log_p + so_far[:, :, None]).flatten(1).topk(count, dim=1)
+    # A block is every width-th token: its maximum is then taken over whole vectors.
+    maxima = log_p[..., : BLOCKS * width].unflatten(2, (BLOCKS, width)).amax(dim=2)
+    maxima = maxima.add_(so_far[:, :, None]).flatten(1)
+    block = maxima.topk(count, dim=1, sorted=False).indices  # (b, count)
+    first = block // width * vocabulary + block % width
+    inside = torch.arange(BLOCKS, device=log_p.device) * width
+    beam = torch.arange(beams, device=log_p.device)[:, None] * vocabulary
+    rest = beam + torch.arange(BLOCKS * width, vocabulary, device=log_p.device)
+    rest = rest.flatten().expand(sentences, -1)
+    places = torch.cat(((first[:, :, None] + inside).flatten(1), rest), dim=1)
+    totals = log_p.flatten(1).gather(1, places) + so_far.gather(1, places // vocabulary)
+    top = totals.topk(count, dim=1)
+    return top.values, places.gather(1, top.indices)
+
+
+def best_candidates(log_p: Tensor, so_far: Tensor, beam: int) -> Candidates:
+    """Select for beam search: the 2 W likeliest, so that W unfinished ones remain if W end."""
+    vocabulary = log_p.size(2)
+    count = min(2 * beam, log_p.size(1) * vocabulary - 1)  # padding never comes
+    values, places = best(log_p, so_far, count)
+    found = values, places % vocabulary, places // vocabulary
+    return Candidates(*(x[:, None] for x in found))
 
 
 def force_end(log_probabilities: Tensor, ending: Tensor, eos: int) -> None:

@@ -20,12 +20,14 @@ from torch import Tensor, nn
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.processor import runs_on_host
-from vaswani_plugin.search.beam_search import BeamSearch, Constraint, StartTracking, Step, Tracker
-from vaswani_plugin.search.candidates import (
+from vaswani_plugin.search.beam_search import (
+    BeamSearch,
     Candidates,
+    Constraint,
+    StartTracking,
+    Step,
+    Tracker,
     best_candidates,
-    diverse_candidates,
-    sampled_candidates,
 )
 from vaswani_plugin.search.finished import FairseqRules, Found, PaperRules
 from vaswani_plugin.search.models import Dictionary, Ensemble, Model, Sources, Start
@@ -188,13 +190,15 @@ class Search:
     def _choose(self, log_p: Tensor, so_far: Tensor, open_groups: Tensor) -> Candidates:
         """See `beam_search.Choose`."""
         options, groups = self.options, open_groups.size(1)
+        if not options.sampling and groups == 1:
+            return best_candidates(log_p, so_far, options.beam)
+        from vaswani_plugin.search.sampling import diverse_candidates, sampled_candidates
+
         if options.sampling:
             top = options.sampling_topk, options.sampling_topp
             return sampled_candidates(log_p, so_far, options.beam, *top, self.random)
-        if groups > 1:
-            strength = options.diverse_beam_strength
-            return diverse_candidates(log_p, so_far, options.beam, groups, strength, open_groups)
-        return best_candidates(log_p, so_far, options.beam)
+        strength = options.diverse_beam_strength
+        return diverse_candidates(log_p, so_far, options.beam, groups, strength, open_groups)
 
     def _constrain(self, log_p: Tensor, step: Step, prefix: Tensor, given: Tensor) -> None:
         """Apply the options' constraints; tokens that the prefix forces are exempt from them."""
