@@ -12,7 +12,8 @@ from pathlib import Path
 if find_spec("vaswani_plugin") is None:
     sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from vaswani_plugin.errors import UserError, run  # noqa: E402
+from vaswani_plugin.errors import UserError  # noqa: E402
+from vaswani_plugin.text.programs import run  # noqa: E402
 
 __all__ = ["at_least", "parser", "run", "two_languages"]
 

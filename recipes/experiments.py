@@ -34,11 +34,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from vaswani_plugin import processor  # noqa: E402
-from vaswani_plugin.errors import UserError, run  # noqa: E402
+from vaswani_plugin.errors import UserError  # noqa: E402
 from vaswani_plugin.metrics.bleu import tokenized_score  # noqa: E402
 from vaswani_plugin.metrics.segments import read_generate_output  # noqa: E402
 from vaswani_plugin.text.lines import read_lines  # noqa: E402
 from vaswani_plugin.text.outputs import write_atomically, write_json  # noqa: E402
+from vaswani_plugin.text.programs import run  # noqa: E402
 from vaswani_plugin.text.training_log import read_training  # noqa: E402
 
 FILES = ROOT / "recipes" / "experiments"

@@ -19,10 +19,11 @@ from typing import Any
 from measurement import ROOT, Measurement, measure
 
 from vaswani_plugin import processor
-from vaswani_plugin.errors import UserError, run
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.texts import batches_by_length
 from vaswani_plugin.text.lines import read_lines
 from vaswani_plugin.text.outputs import write_json
+from vaswani_plugin.text.programs import run
 
 BIN = Path(sys.executable).parent
 LENPEN = 0.6

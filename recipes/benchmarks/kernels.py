@@ -12,7 +12,8 @@ from typing import Any
 from measurement import ROOT, measure
 from training import complete, figures, hardly_trained, options, train, write_result
 
-from vaswani_plugin.errors import UserError, run
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.text.programs import run
 
 MODES = ("training", "decoding")
 

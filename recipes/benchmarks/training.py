@@ -20,11 +20,12 @@ import numpy as np
 from measurement import ROOT, measure
 
 from vaswani_plugin import processor
-from vaswani_plugin.errors import UserError, run
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.metrics.cost import DEVICES
 from vaswani_plugin.model.architectures import row_of
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.text.outputs import write_json
+from vaswani_plugin.text.programs import run
 
 FAIRSEQ = ("stock", "ours")
 PEERS = ("transformers", "eole", "joeynmt", "sockeye")

@@ -21,7 +21,8 @@ sys.path.insert(0, str(ROOT))
 
 from tqdm import tqdm  # noqa: E402
 
-from vaswani_plugin.errors import UserError, run  # noqa: E402
+from vaswani_plugin.errors import UserError  # noqa: E402
+from vaswani_plugin.text.programs import run  # noqa: E402
 
 PACKAGES = {"torch": "torch", "fairseq": "fairseq-fixed", "plugin": "vaswani-plugin"}
 MAX_UPDATE = re.compile(r"'max_update': (\d+)")

@@ -14,13 +14,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from vaswani_plugin.cli.command import make_parser, summary
-from vaswani_plugin.errors import (
-    flush_stdout,
-    name_stdout,
-    one_line,
-    prepare_stdout,
-    silence_stdout,
-)
+from vaswani_plugin.text.programs import exit_code
 
 COMMANDS = {
     "archs": "archs",
@@ -67,20 +61,16 @@ def main(argv: list[str] | None = None) -> int:
 
     Returns:
         The exit code: 0, 1 for an error that the user can correct, 2 for a wrong command line
-        (which argparse raises as SystemExit), 130 after Ctrl-C.
+        (which argparse raises as SystemExit), 130 after Ctrl-C, 141 after a closed pipe.
     """
     argv = sys.argv[1:] if argv is None else argv
-    prepare_stdout()
-    if not argv:
-        print(overview(), file=sys.stderr)
-        return 2
-    name = argv[0]
-    is_help = name in ("-h", "--help")
+    name, is_help = argv[0] if argv else "", argv[:1] in (["-h"], ["--help"])
     if not is_help and name not in COMMANDS:
-        print(f"{PROGRAM}: error: {_unknown(name)}", file=sys.stderr)
+        print(f"{PROGRAM}: error: {_unknown(name)}" if argv else overview(), file=sys.stderr)
         return 2
-    try:
-        args = None if is_help else _parse(name, argv[1:])
+
+    def work() -> None:
+        args = None if is_help else command_parser(name).parse_args(argv[1:])
         # Importing fairseq sets the root logger to DEBUG, and every library then logs.
         level = (os.environ.get("LOGLEVEL") or "WARNING").upper()
         if level not in logging.getLevelNamesMapping():
@@ -88,36 +78,15 @@ def main(argv: list[str] | None = None) -> int:
         logging.getLogger().setLevel(level)
         if args is None:
             print(overview())
-        else:
+            return
+        try:
             load_command(name)(**vars(args))
-        flush_stdout()
-        return 0
-    except BrokenPipeError:
-        silence_stdout()  # the reader (head) has closed the pipe
-        return 1
-    except (ValueError, OSError) as error:
-        shown = name_stdout(error) if isinstance(error, OSError) else error
-        print(f"{PROGRAM} {name}: error: {one_line(shown)}", file=sys.stderr)
-        return 1
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "fairseq":
-            raise
-        print(f"{PROGRAM} {name}: error: {NEEDS_FAIRSEQ}", file=sys.stderr)
-        return 1
-    except MemoryError:
-        print(f"{PROGRAM} {name}: error: out of memory: give shorter input", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print(f"{PROGRAM} {name}: interrupted", file=sys.stderr)
-        return 130
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "fairseq":
+                raise
+            raise ValueError(NEEDS_FAIRSEQ) from error
 
-
-def _parse(name: str, argv: list[str]) -> argparse.Namespace:
-    try:
-        return command_parser(name).parse_args(argv)
-    except SystemExit:
-        flush_stdout()  # the text of --help
-        raise
+    return exit_code(work, f"{PROGRAM} {name}")
 
 
 def _unknown(name: str) -> str:

@@ -1,0 +1,81 @@
+"""Runs the main function of a command or script: text goes out as UTF-8, an error is one line."""
+
+import io
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from vaswani_plugin.errors import one_line
+
+
+def run(main: Callable[[], None]) -> None:
+    """Runs a script's `main` and exits; see `exit_code`."""
+    sys.exit(exit_code(main, Path(sys.argv[0]).name))
+
+
+def exit_code(main: Callable[[], None], name: str) -> int:
+    """Runs `main`, prints an error that the user can correct as one line, and returns the code.
+
+    A `ValueError`, `OSError` or `MemoryError` is such an error, with code 1. It is 130 after
+    Ctrl-C, 141 where the reader of a pipe has closed it (`| head`). Any other exception is a
+    defect, and is not caught.
+    """
+    _prepare_stdout()
+    try:
+        try:
+            main()
+        except SystemExit:
+            _flush_stdout()  # the text of --help
+            raise
+        _flush_stdout()
+        return 0
+    except BrokenPipeError:
+        _silence_stdout()
+        return 141
+    except MemoryError:
+        message = "out of memory: give shorter input"
+    except OSError as error:
+        message = one_line(_named(error))
+    except ValueError as error:
+        message = one_line(error)
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted", file=sys.stderr)
+        return 130
+    print(f"{name}: error: {message}", file=sys.stderr)
+    return 1
+
+
+def _prepare_stdout() -> None:
+    """Text goes out as UTF-8, to a terminal in the terminal's encoding."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        if sys.stdout.isatty():
+            sys.stdout.reconfigure(errors="backslashreplace")
+        elif sys.stdout.encoding.lower() != "utf-8":
+            sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
+
+
+def _flush_stdout() -> None:
+    """Flushes standard output; if that fails, the rest is discarded, and the error names it."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        _silence_stdout()
+        raise OSError(error.errno, error.strerror, "standard output") from error
+
+
+def _silence_stdout() -> None:
+    """Discards what is written to standard output from now on.
+
+    Python flushes it once more at exit and would report its error a second time.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _named(error: OSError) -> OSError:
+    """Returns the error, or that of flushing standard output where `error` names no file."""
+    try:
+        _flush_stdout()
+    except OSError as again:
+        return again if error.filename is None else error
+    return error
