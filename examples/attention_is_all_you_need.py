@@ -125,7 +125,7 @@ assert torch.allclose(output, by_hand, atol=1e-6)
 # infinity before the softmax. A mask is True (dark) where a query may attend.
 
 # %%
-from vaswani_plugin.modules.masks import causal_mask, padding_mask
+from vaswani_plugin.modules.attention import causal_mask, padding_mask
 
 show(causal_mask(8, 8), "key", "query", figsize=(2.2, 2.2))
 

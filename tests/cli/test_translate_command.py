@@ -16,12 +16,12 @@ from tests.conftest import fairseq_environment
 from tests.support.commands import python_command, vaswani
 from vaswani_plugin import processor
 from vaswani_plugin.cli.__main__ import main
+from vaswani_plugin.cli.command import LocatedLines
 from vaswani_plugin.inference import search_engine
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.translator import Translator
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
-from vaswani_plugin.text.lines import LocatedLines
 from vaswani_plugin.text.pipeline import WORD_BORDERS, cut
 
 LONGEST = POSITIONS - 1  # the end of sentence takes one

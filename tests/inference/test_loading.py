@@ -11,13 +11,13 @@ from vaswani_plugin.export.checkpoints import save_safetensors
 from vaswani_plugin.inference.bundle import Bundle, ForeignModel
 from vaswani_plugin.inference.checkpoints import load_checkpoint, make_model
 from vaswani_plugin.model.build import build_named
-from vaswani_plugin.model.configuration import CONFIGURATIONS
+from vaswani_plugin.model.configuration import MODELS, configuration_class
 from vaswani_plugin.search.models import TransformerModel
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.settings import MODEL, SAFETENSORS
 
 SMALL = ("--arch", "vaswani_debug")
-MODELS = {
+VARIANTS = {
     "paper": (SMALL, "all"),
     "learned positions": ((*SMALL, "--positions", "learned", "--attention-window", "3"), "none"),
     "fairseq's": ((*SMALL, "--positions", "sinusoidal-fairseq", "--d-k", "5"), "decoder"),
@@ -45,11 +45,11 @@ def changed(folder, tmp_path):
     return change_state
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", VARIANTS)
 @torch.no_grad()
 def test_it_computes_what_fairseqs_model_computes(name, tmp_path):
     """From model.pt, which goes first, and from model.safetensors alone."""
-    flags, share = MODELS[name]
+    flags, share = VARIANTS[name]
     path = write_toy_bundle(tmp_path, model=flags, share=share)
     model, task = load_by_fairseq(path)
     expected = model.state_dict()
@@ -143,7 +143,7 @@ def test_another_dictionary_is_refused(changed):
 @pytest.mark.parametrize(
     ("family", "changes"),
     [
-        *((family, {}) for family in CONFIGURATIONS),
+        *((family, {}) for family in MODELS),
         *(("vaswani_transformer", {"initial_weights": name}) for name in ("xavier", "normal")),
         ("vaswani_transformer", {"positions": "learned", "next_word": True}),
         ("vaswani_attention_lstm", {"attention": "additive"}),
@@ -151,7 +151,7 @@ def test_another_dictionary_is_refused(changed):
 )
 def test_no_initial_weights_are_drawn(family, changes):
     words, ends = Dictionary(["(A", ")A", "x"]), torch.ones(7, dtype=torch.bool)
-    sizes = CONFIGURATIONS[family](d_model=16, **changes)
+    sizes = configuration_class(family)(d_model=16, **changes)
     weights = build_named(family, sizes, words, words, (ends, ends)).state_dict()
     before = torch.get_rng_state()
     found = make_model(family, sizes, words, words, weights).state_dict()

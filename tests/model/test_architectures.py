@@ -17,10 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
-from vaswani_plugin.model.architectures import (
-    ARCHITECTURES,
-    FAMILIES,
-)
+from vaswani_plugin.model.architectures import ARCHITECTURES, FAMILIES
 from vaswani_plugin.model.configuration import family_of
 from vaswani_plugin.modules.embedding import LearnedPositions, SinusoidalPositions
 

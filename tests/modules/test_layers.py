@@ -16,10 +16,9 @@ from reference_weights import (
     shake,
 )
 
-from vaswani_plugin.modules.attention import MultiHeadAttention
+from vaswani_plugin.modules.attention import MultiHeadAttention, neighbourhood
 from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward
-from vaswani_plugin.modules.masks import neighbourhood
 
 D, PAD = 12, 1
 EPS = 1e-6  # in LayerNorm, of the authors' code

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vaswani_plugin.modules.masks import (
+from vaswani_plugin.modules.attention import (
     Window,
     causal_mask,
     hide_padding,

@@ -10,8 +10,8 @@ from language_models import make_one_layer_model, random_texts
 from model_factory import make_task
 from reference_weights import numbers
 
+from vaswani_plugin.modules.attention import causal_mask
 from vaswani_plugin.modules.embedding import sinusoids
-from vaswani_plugin.modules.masks import causal_mask
 from vaswani_plugin.modules.one_layer import OneLayer
 
 T, D, HIDDEN = 9, 16, 12

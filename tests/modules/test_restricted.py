@@ -8,11 +8,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from vaswani_plugin.modules.attention import (
     MultiHeadAttention,
+    Window,
     merge_heads,
+    neighbourhood,
     scaled_dot_product_attention,
     split_heads,
 )
-from vaswani_plugin.modules.masks import Window, neighbourhood
 from vaswani_plugin.modules.restricted import restricted_attention
 
 LENGTHS_AND_WINDOWS = [(9, 1), (9, 2), (12, 4), (5, 5), (1, 3), (33, 8), (3, 40)]

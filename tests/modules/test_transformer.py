@@ -6,7 +6,7 @@ import pytest
 import torch
 from reference_weights import default_dtype, layer_weights_of, numbers, shake
 
-from vaswani_plugin.modules.masks import padding_mask
+from vaswani_plugin.modules.attention import padding_mask
 from vaswani_plugin.modules.transformer import LanguageModel, Transformer, cached_positions
 
 PAD, D, V = 1, 12, 20

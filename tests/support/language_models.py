@@ -24,7 +24,7 @@ from vaswani_plugin.fairseq_plugin.models.language_models import (
 )
 from vaswani_plugin.modules.one_layer import OneLayerLanguageModel
 from vaswani_plugin.modules.transformer import LanguageModel
-from vaswani_plugin.search.other_models import TextModel
+from vaswani_plugin.search.plain_models import TextModel
 
 LIMITS = {"tokens_per_sample": 40, "add_bos_token": False, "max_target_positions": None}
 SIZES = {"d_model": 16, "d_ff": 24, "decoder_layers": 3, "heads": 4, "dropout": 0.0}

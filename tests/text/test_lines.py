@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from vaswani_plugin.cli.command import LocatedLines
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.lines import (
-    LocatedLines,
     decode_lines,
     read_json,
     read_lines,

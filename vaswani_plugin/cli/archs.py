@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from vaswani_plugin.cli.command import Format
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.model.architectures import FAMILIES, PAPER_VOCABULARY, Architecture, Family
-from vaswani_plugin.model.configuration import CONFIGURATIONS, flag, head_sizes
+from vaswani_plugin.model.configuration import configuration_class, flag, head_sizes
 
 
 def archs(
@@ -49,7 +49,7 @@ def describe(family: Family, row: Architecture, vocabulary: int) -> dict[str, An
 
     `agrees`: whether the model has as many parameters as the paper prints, at the paper's rows.
     """
-    from vaswani_plugin.model.ancestors import count_parameters  # imports torch
+    from vaswani_plugin.model.build_ancestors import count_parameters  # imports torch
 
     words = vocabulary, family.target_rows or vocabulary
     parameters = count_parameters(family.model, row.changes, words)
@@ -77,7 +77,7 @@ def values_of(family: Family, row: Architecture) -> dict[str, Any]:
     """Every value of a row that is a flag of `fairseq-train`, by its name."""
     values = family.base | row.changes
     if "d_k" in values:
-        sizes = CONFIGURATIONS[family.model](**row.changes)
+        sizes = configuration_class(family.model)(**row.changes)
         values["d_k"], values["d_v"] = head_sizes(sizes)
     return values
 
@@ -93,7 +93,7 @@ def _print_family(family: Family, rows: list[dict[str, Any]], with_values: bool)
             print(remark)
     if with_values:
         (row,) = rows
-        helps = {f.name: f.metadata.get("help") for f in fields(CONFIGURATIONS[family.model])}
+        helps = {f.name: f.metadata.get("help") for f in fields(configuration_class(family.model))}
         print("\nAs flags of fairseq-train, which change them:\n")
         lines = [(flag(name), value, helps[name]) for name, value in row["values"].items()]
         print(tabulate(lines, disable_numparse=True, maxcolwidths=[None, None, 60]))

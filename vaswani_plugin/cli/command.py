@@ -25,17 +25,16 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from vaswani_plugin import register
 from vaswani_plugin.errors import UserError, message_line
+from vaswani_plugin.text.lines import read_lines, shown_name
 
 if TYPE_CHECKING:
     import torch
-
-    from vaswani_plugin.text.lines import LocatedLines
 
 Number = TypeVar("Number", int, float)
 Function = TypeVar("Function", bound=Callable[..., None])
@@ -213,23 +212,45 @@ def chosen_device(cpu: bool, threads: int | None) -> "torch.device":
     return torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
 
 
-def text_lines(inputs: list[str] | None, output: Path | None = None) -> "LocatedLines":
+class LocatedLines:
+    """The lines of several files in order; knows the file and the line number of each."""
+
+    def __init__(self, paths: list[str]) -> None:
+        self.paths = paths
+        self._starts: list[tuple[int, str]] = []
+        """For each file so far: the number of lines before it, and its name."""
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the lines."""
+        count = 0
+        for path in self.paths:
+            self._starts.append((count, shown_name(path)))
+            for line in read_lines(path):
+                count += 1
+                yield line
+
+    def place(self, number: int) -> str:
+        """Return ``FILE:LINE`` of a yielded line; `number` counts over all files, from 1 on."""
+        before, name = next(start for start in reversed(self._starts) if start[0] < number)
+        return f"{name}:{number - before}"
+
+
+def text_lines(inputs: list[str] | None, output: Path | None = None) -> LocatedLines:
     """The lines of text files, or of standard input; `output` must be none of the files."""
-    from vaswani_plugin.text.lines import LocatedLines
     from vaswani_plugin.text.outputs import check_outputs
 
     check_outputs("--output", [output], inputs or [])
     return LocatedLines(inputs or ["-"])
 
 
-def buffer_size(buffer: int | None, lines: "LocatedLines", usual: int) -> int:
+def buffer_size(buffer: int | None, lines: LocatedLines, usual: int) -> int:
     """The lines to read before any is answered: --buffer, or 1 for a person who types them."""
     is_typed = lines.paths == ["-"] and sys.stdin.isatty()
     return buffer or (1 if is_typed else usual)
 
 
 def write_results(
-    lines: "LocatedLines",
+    lines: LocatedLines,
     output: Path | None,
     results: Iterable,
     shown: Callable[[int, Any], list[str]],

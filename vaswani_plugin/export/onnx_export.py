@@ -34,9 +34,8 @@ from vaswani_plugin.inference.onnx_engine import (
     past_names,
 )
 from vaswani_plugin.model.build import build
-from vaswani_plugin.modules.attention import KeyValueCache
+from vaswani_plugin.modules.attention import KeyValueCache, causal_mask
 from vaswani_plugin.modules.embedding import add_positions
-from vaswani_plugin.modules.masks import causal_mask
 from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder
 from vaswani_plugin.text.outputs import write_json
 from vaswani_plugin.text.settings import OURS

@@ -29,7 +29,7 @@ from vaswani_plugin.export.exported_model import (
 )
 from vaswani_plugin.inference.bundle import TASK
 from vaswani_plugin.inference.checkpoints import DIGESTS, TASKS, Checkpoint, load_checkpoint, naming
-from vaswani_plugin.model.ancestors import build_sizes
+from vaswani_plugin.model.build_ancestors import build_sizes
 from vaswani_plugin.model.configuration import TRANSFORMER, Configuration, family_of, flag
 from vaswani_plugin.modules.embedding import sinusoids
 from vaswani_plugin.text.dictionary import Dictionary, dictionary_name, languages_of

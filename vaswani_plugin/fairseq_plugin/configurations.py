@@ -11,7 +11,7 @@ from typing import Any, Optional, TypeVar, get_type_hints
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II
 
-from vaswani_plugin.model import configuration
+from vaswani_plugin.model import ancestors
 from vaswani_plugin.model.configuration import OF_AN_ENCODER, Checkpointed, Configuration
 
 Kind = TypeVar("Kind", bound=Checkpointed)
@@ -58,16 +58,12 @@ VaswaniTransformerConfig = fairseq_dataclass("VaswaniTransformerConfig", Configu
 VaswaniLanguageModelConfig = fairseq_dataclass(
     "VaswaniLanguageModelConfig", Configuration, OF_AN_ENCODER, **OF_A_TEXT
 )
-OneLayerConfig = fairseq_dataclass(
-    "OneLayerConfig", configuration.OneLayerConfiguration, **OF_A_TEXT
-)
+OneLayerConfig = fairseq_dataclass("OneLayerConfig", ancestors.OneLayerConfiguration, **OF_A_TEXT)
 RecurrentLanguageModelConfig = fairseq_dataclass(
-    "RecurrentLanguageModelConfig", configuration.RecurrentLanguageModelConfiguration
+    "RecurrentLanguageModelConfig", ancestors.RecurrentLanguageModelConfiguration
 )
-Seq2SeqLSTMConfig = fairseq_dataclass("Seq2SeqLSTMConfig", configuration.Seq2SeqConfiguration)
-AttentionLSTMConfig = fairseq_dataclass(
-    "AttentionLSTMConfig", configuration.AttentionLSTMConfiguration
-)
+Seq2SeqLSTMConfig = fairseq_dataclass("Seq2SeqLSTMConfig", ancestors.Seq2SeqConfiguration)
+AttentionLSTMConfig = fairseq_dataclass("AttentionLSTMConfig", ancestors.AttentionLSTMConfiguration)
 
 
 def configuration_of(cfg: Any, kind: type[Kind], **more: Any) -> Kind:

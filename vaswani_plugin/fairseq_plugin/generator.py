@@ -16,8 +16,9 @@ from torch import Tensor
 
 from vaswani_plugin.model.build import packing
 from vaswani_plugin.search.beam_search import Constraint, Step
-from vaswani_plugin.search.models import Beams, Dictionary, RowBeams, Sources, Start
+from vaswani_plugin.search.models import Beams, Dictionary, Sources, Start
 from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.plain_models import RowBeams
 from vaswani_plugin.search.search import Search
 
 

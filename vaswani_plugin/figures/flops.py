@@ -15,14 +15,14 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.model.ancestors import build_sizes
-from vaswani_plugin.model.architectures import FAMILIES
-from vaswani_plugin.model.configuration import (
-    CONFIGURATIONS,
+from vaswani_plugin.model.ancestors import (
     OneLayerConfiguration,
     RecurrentConfiguration,
     RecurrentLanguageModelConfiguration,
 )
+from vaswani_plugin.model.architectures import FAMILIES
+from vaswani_plugin.model.build_ancestors import build_sizes
+from vaswani_plugin.model.configuration import configuration_class
 
 PAPER_UPDATES = 100_000
 PAPER_UPDATES_OF_BIG = 300_000
@@ -36,12 +36,12 @@ def forward_flops(
     """FLOPs of the forward pass of one batch, the projection to the vocabulary included.
 
     Args:
-        model: a key of `CONFIGURATIONS`.
+        model: one of `MODELS`.
         changes: values of its configuration that are not the defaults.
         vocabulary: rows of the source's and the target's embedding.
         shape: B, S and T, padding included; a language model has no source.
     """
-    kind, (sentences, source, target) = CONFIGURATIONS[model], shape
+    kind, (sentences, source, target) = configuration_class(model), shape
     longest = {f.name: max(shape) for f in fields(kind) if re.fullmatch("max_.*_positions", f.name)}
     cfg = kind(**{**changes, **longest})
     with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:

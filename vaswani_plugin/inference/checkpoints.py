@@ -29,10 +29,10 @@ from vaswani_plugin.errors import CheckpointError, UserError
 from vaswani_plugin.inference.bundle import PARSING_TASK, TASK, ForeignModel, wrong_kind
 from vaswani_plugin.model.build import WithoutInitialWeights, accelerated, build_named
 from vaswani_plugin.model.configuration import (
-    CONFIGURATIONS,
     TRANSFORMER,
     Checkpointed,
     Configuration,
+    configuration_class,
     family_of,
 )
 from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, Dictionary, dictionary_name
@@ -239,7 +239,7 @@ def load_model(
             source, target = (Dictionary.load(data / dictionary_name(side)) for side in languages)
         digests = {"source": source.digest(), "target": target.digest()}
         refuse_other_dictionaries(data, state.get("task_state") or {}, digests)
-        sizes = CONFIGURATIONS[family].from_checkpoint(options, of_task)
+        sizes = configuration_class(family).from_checkpoint(options, of_task)
         with mismatches_explained(str(path)):
             model = make_model(family, sizes, source, target, weights)
         return Loaded(model, sizes, source, target, task, languages)

@@ -15,7 +15,7 @@ from vaswani_plugin.search.beam_search import Constraint, Step
 from vaswani_plugin.search.finished import Found
 from vaswani_plugin.search.models import padded
 from vaswani_plugin.search.options import SearchOptions
-from vaswani_plugin.search.other_models import TextModel
+from vaswani_plugin.search.plain_models import TextModel
 from vaswani_plugin.search.search import Search
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.pipeline import Pipeline

@@ -53,7 +53,7 @@ from vaswani_plugin.search.options import (
     SearchOptions,
     require_choice,
 )
-from vaswani_plugin.search.other_models import TextModel
+from vaswani_plugin.search.plain_models import TextModel
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.raw_text import check_text
 from vaswani_plugin.text.settings import TextSettings

@@ -6,7 +6,7 @@ padding; N layers, H heads.
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -14,7 +14,6 @@ from torch import Tensor
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.checkpoints import Loaded
 from vaswani_plugin.inference.texts import Hypothesis, Tokens
-from vaswani_plugin.model.configuration import RecurrentConfiguration
 from vaswani_plugin.modules.transformer import EncoderDecoder
 from vaswani_plugin.search.beam_search import StartTracking
 from vaswani_plugin.search.finished import Found
@@ -177,10 +176,10 @@ def searched_model(loaded: Loaded) -> EncoderDecoderModel:
     """A loaded encoder-decoder as the search takes it."""
     if isinstance(loaded.model, EncoderDecoder):
         return TransformerModel(loaded.model)
-    from vaswani_plugin.search.other_models import RecurrentModel  # most models are none
+    from vaswani_plugin.search.plain_models import RecurrentModel  # most models are none
 
-    assert isinstance(loaded.sizes, RecurrentConfiguration)
-    longest = loaded.sizes.max_source_positions, loaded.sizes.max_target_positions
+    sizes: Any = loaded.sizes
+    longest = sizes.max_source_positions, sizes.max_target_positions
     return RecurrentModel(loaded.model, longest)
 
 

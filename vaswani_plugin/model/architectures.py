@@ -8,7 +8,7 @@ model (section 3; Table 3, first line): the defaults of `configuration.py`.
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from vaswani_plugin.model.configuration import CONFIGURATIONS, OF_AN_ENCODER
+from vaswani_plugin.model.configuration import OF_AN_ENCODER, configuration_class
 
 PAPER_VOCABULARY = 40_960
 """Rows of the shared embedding matrix in the authors' code. They explain the printed counts."""
@@ -159,7 +159,7 @@ class Family:
     def base(self) -> dict[str, Any]:
         """The values of a row that doesn't change them, by configuration key."""
         left_out = OF_AN_ENCODER if self.model == "vaswani_lm" else ()
-        known = (f for f in fields(CONFIGURATIONS[self.model]) if f.name not in left_out)
+        known = (f for f in fields(configuration_class(self.model)) if f.name not in left_out)
         return {f.name: f.default for f in known if "help" in f.metadata}
 
 

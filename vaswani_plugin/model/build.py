@@ -1,4 +1,4 @@
-"""Builds Transformers: configuration in, `modules` out. `ancestors.py` builds the other models.
+"""Builds Transformers: configuration in, `modules` out. `build_ancestors.py` builds the others.
 
 What draws random numbers is built in one fixed order, so that a seed gives the same weights.
 
@@ -111,13 +111,13 @@ def build_named(
         return build(cfg, source, target, words)
     if model == "vaswani_lm":
         return build_language_model(cfg, target)
-    from vaswani_plugin.model import ancestors  # most programs need none of them
+    from vaswani_plugin.model import build_ancestors  # most programs need none of them
 
     if model == "vaswani_lm_one_layer":
-        return ancestors.build_one_layer(cfg, target)
+        return build_ancestors.build_one_layer(cfg, target)
     if model == "vaswani_lm_lstm":
-        return ancestors.build_recurrent_language_model(cfg, target)
-    return ancestors.build_recurrent(cfg, source, target)
+        return build_ancestors.build_recurrent_language_model(cfg, target)
+    return build_ancestors.build_recurrent(cfg, source, target)
 
 
 def accelerated(model: Model) -> Model:

@@ -1,7 +1,8 @@
-"""The sizes and options of our models: one dataclass a model. Base's 512 stands here.
+"""The sizes and options of the Transformer, one dataclass. Base's 512 stands here.
 
 `architectures.py` lists named departures from these defaults, `build.py` makes modules of them, and
-`fairseq_plugin/configurations.py` makes flags of them. This file imports neither torch nor fairseq.
+`fairseq_plugin/configurations.py` makes flags of them. `ancestors.py` has the other models. This
+file imports neither torch nor fairseq.
 """
 
 from collections.abc import Mapping
@@ -118,83 +119,12 @@ class Configuration(Checkpointed):
     max_target_positions: int = of_task(1024)
 
 
-@dataclass(frozen=True)
-class OneLayerConfiguration(Checkpointed):
-    """The one-layer language model of the lecture notes; the notes give only T = 512."""
-
-    d_model: int = option(512, "d_embedding")
-    d_hidden: int = option(512, "width of queries, keys and values")
-    d_ff: int = option(2048, "d_1, columns of W_1")
-    dropout: float = option(0.0, "on embeddings + positions and on h (none in the formulas)")
-    no_projections: bool = option(
-        False,
-        "compare and average the words' own vectors, score(x_i, x_j) = x_i . x_j: no queries, keys "
-        "and values; --d-hidden must be --d-model",
-    )
-    max_target_positions: int = of_task(512)
-
-
-@dataclass(frozen=True)
-class RecurrentLanguageModelConfiguration(Checkpointed):
-    """The LSTM language model of Merity et al. (2017) on the Penn Treebank."""
-
-    d_model: int = option(400, "width of the embeddings, and units of the last layer")
-    units: int = option(1150, "units of the layers before the last one")
-    layers: int = option(3, "LSTM layers")
-    dropout: float = option(0.4, "on the last layer's output, one mask for all steps")
-    hidden_dropout: float = option(0.25, "on the other layers' outputs, one mask for all steps")
-    input_dropout: float = option(0.4, "on embedded words, one mask for all steps")
-    word_dropout: float = option(0.1, "of whole words, wherever they stand in the batch")
-    weight_dropout: float = option(0.5, "of the weights from a layer's state to its next state")
-
-
-@dataclass(frozen=True)
-class RecurrentConfiguration(Checkpointed):
-    """What both recurrent encoder-decoders have; the defaults are of Sutskever et al. (2014)."""
-
-    d_model: int = option(1000, "units of each LSTM layer, and width of the embeddings")
-    layers: int = option(4, "layers of the encoder and of the decoder")
-    dropout: float = option(0.0, "on embeddings, between layers and before the projection")
-    share_embeddings: str = option(
-        "none", Configuration.__dataclass_fields__["share_embeddings"].metadata["help"], SHARING
-    )
-    max_source_positions: int = of_task(1024)
-    max_target_positions: int = of_task(1024)
-
-
-@dataclass(frozen=True)
-class Seq2SeqConfiguration(RecurrentConfiguration):
-    """Sutskever et al. (2014): 4 layers of 1,000 units, the source read backwards."""
-
-    no_reverse_source: bool = option(False, "read the source forwards (the paper: backwards)")
-
-
-@dataclass(frozen=True)
-class AttentionLSTMConfiguration(RecurrentConfiguration):
-    """A Bi-LSTM encoder (half of the units for each direction) and a decoder with attention."""
-
-    attention: str = option(
-        "dot",
-        "how the decoder sees the source: by scores s . h (dot, Luong et al. 2015), s . h / sqrt(d)"
-        " (scaled-dot) or v . tanh(W s + U h) (additive, Bahdanau et al. 2014), by the mean of its "
-        "states at every step (mean), or not but for the states in which it ends (none)",
-        ("dot", "scaled-dot", "additive", "mean", "none"),
-    )
-    input_feeding: bool = option(
-        False, "each step also reads the attention's output of the step before"
-    )
-
-
-CONFIGURATIONS: dict[str, type[Checkpointed]] = {
-    "vaswani_transformer": Configuration,
-    "vaswani_lm": Configuration,
-    "vaswani_lm_one_layer": OneLayerConfiguration,
-    "vaswani_lm_lstm": RecurrentLanguageModelConfiguration,
-    "vaswani_seq2seq_lstm": Seq2SeqConfiguration,
-    "vaswani_attention_lstm": AttentionLSTMConfiguration,
-}
-"""By the registered name of a model."""
-TRANSFORMER = "vaswani_transformer"
+TRANSFORMER, LANGUAGE_MODEL = "vaswani_transformer", "vaswani_lm"
+MODELS = (
+    *(TRANSFORMER, LANGUAGE_MODEL, "vaswani_lm_one_layer", "vaswani_lm_lstm"),
+    *("vaswani_seq2seq_lstm", "vaswani_attention_lstm"),
+)
+"""The registered names of our models; the last four are of `ancestors.py`."""
 OF_AN_ENCODER = ("encoder_layers", "share_embeddings", "next_word", "max_source_positions")
 """Fields of `Configuration` that a language model hasn't."""
 
@@ -205,8 +135,17 @@ def family_of(name: str) -> str:
     A row's name begins with its model's, that of a translation model or parser with "vaswani_"
     alone. For names of other programs it is "".
     """
-    models = [model for model in CONFIGURATIONS if name.startswith(model)]
+    models = [model for model in MODELS if name.startswith(model)]
     return max(models, key=len, default=TRANSFORMER if name.startswith("vaswani_") else "")
+
+
+def configuration_class(model: str) -> type[Checkpointed]:
+    """Return the class of a model's configuration, by the registered name."""
+    if model in (TRANSFORMER, LANGUAGE_MODEL):
+        return Configuration
+    from vaswani_plugin.model.ancestors import ANCESTORS  # most programs need none of them
+
+    return ANCESTORS[model]
 
 
 def head_sizes(cfg: Any) -> tuple[int, int]:

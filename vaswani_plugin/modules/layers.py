@@ -8,8 +8,7 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vaswani_plugin.modules.attention import KeyValueCache, MultiHeadAttention
-from vaswani_plugin.modules.masks import Window
+from vaswani_plugin.modules.attention import KeyValueCache, MultiHeadAttention, Window
 
 LAYER_NORM_EPS = 1e-6
 """The authors' code; the paper names none."""

@@ -16,9 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vaswani_plugin.modules.attention import scaled_dot_product_attention
+from vaswani_plugin.modules.attention import causal_mask, padding_mask, scaled_dot_product_attention
 from vaswani_plugin.modules.embedding import Embedding, add_positions, position_ids
-from vaswani_plugin.modules.masks import causal_mask, padding_mask
 
 
 class OneLayer(nn.Module):

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vaswani_plugin.modules.masks import Window
+from vaswani_plugin.modules.attention import Window
 
 
 def restricted_attention(

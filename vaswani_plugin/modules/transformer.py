@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vaswani_plugin.modules.attention import KeyValueCache, MultiHeadAttention
+from vaswani_plugin.modules.attention import (
+    KeyValueCache,
+    MultiHeadAttention,
+    Window,
+    neighbourhood,
+    padding_mask,
+    past_mask,
+)
 from vaswani_plugin.modules.embedding import (
     Embedding,
     SinusoidalPositions,
@@ -19,7 +26,6 @@ from vaswani_plugin.modules.embedding import (
     position_ids,
 )
 from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward
-from vaswani_plugin.modules.masks import Window, neighbourhood, padding_mask, past_mask
 
 if TYPE_CHECKING:
     from vaswani_plugin.modules.parser import NextWord  # translations have none

@@ -108,29 +108,6 @@ def read_pairs(
         raise UserError(f"{source} and {target}: both files are empty")
 
 
-class LocatedLines:
-    """The lines of several files in order; knows the file and the line number of each."""
-
-    def __init__(self, paths: list[str]) -> None:
-        self.paths = paths
-        self._starts: list[tuple[int, str]] = []
-        """For each file so far: the number of lines before it, and its name."""
-
-    def __iter__(self) -> Iterator[str]:
-        """Yields the lines."""
-        count = 0
-        for path in self.paths:
-            self._starts.append((count, shown_name(path)))
-            for line in read_lines(path):
-                count += 1
-                yield line
-
-    def place(self, number: int) -> str:
-        """Returns ``FILE:LINE`` of a yielded line; `number` counts over all files, from 1 on."""
-        before, name = next(start for start in reversed(self._starts) if start[0] < number)
-        return f"{name}:{number - before}"
-
-
 def join_words(text: str) -> str:
     """Joins the words of a text by single spaces; a line break of any kind separates words, too."""
     return " ".join(text.split())

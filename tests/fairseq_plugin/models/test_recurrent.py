@@ -8,12 +8,8 @@ from model_factory import random_batch
 from recurrent_models import KINDS, exact_recurrent, lstm_weights
 from reference_weights import numbers
 
-from vaswani_plugin.model.ancestors import count_parameters
-from vaswani_plugin.model.architectures import (
-    FAMILIES,
-    SEQ2SEQ_LSTMS,
-    row_of,
-)
+from vaswani_plugin.model.architectures import FAMILIES, SEQ2SEQ_LSTMS, row_of
+from vaswani_plugin.model.build_ancestors import count_parameters
 
 EXACT = {"atol": 1e-11, "rtol": 0}
 LENGTHS = [(9, 7), (4, 11), (12, 2), (2, 5)]

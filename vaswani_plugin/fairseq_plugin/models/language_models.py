@@ -26,14 +26,14 @@ from vaswani_plugin.fairseq_plugin.models._common import (
     register_rows,
     set_training_switches,
 )
-from vaswani_plugin.model.ancestors import build_one_layer, build_recurrent_language_model
-from vaswani_plugin.model.architectures import LANGUAGE_MODELS, LSTM_LANGUAGE_MODELS, ONE_LAYER
-from vaswani_plugin.model.build import accelerated, build_language_model
-from vaswani_plugin.model.configuration import (
-    Configuration,
+from vaswani_plugin.model.ancestors import (
     OneLayerConfiguration,
     RecurrentLanguageModelConfiguration,
 )
+from vaswani_plugin.model.architectures import LANGUAGE_MODELS, LSTM_LANGUAGE_MODELS, ONE_LAYER
+from vaswani_plugin.model.build import accelerated, build_language_model
+from vaswani_plugin.model.build_ancestors import build_one_layer, build_recurrent_language_model
+from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.one_layer import OneLayerLanguageModel
 from vaswani_plugin.modules.recurrent import reading_order, reordered
 from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel

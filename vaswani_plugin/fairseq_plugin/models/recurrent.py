@@ -30,14 +30,14 @@ from vaswani_plugin.fairseq_plugin.models._common import (
     pads_right,
     register_rows,
 )
-from vaswani_plugin.model.ancestors import build_recurrent
-from vaswani_plugin.model.architectures import ATTENTION_LSTMS, SEQ2SEQ_LSTMS
-from vaswani_plugin.model.build import accelerated
-from vaswani_plugin.model.configuration import (
+from vaswani_plugin.model.ancestors import (
     AttentionLSTMConfiguration,
     RecurrentConfiguration,
     Seq2SeqConfiguration,
 )
+from vaswani_plugin.model.architectures import ATTENTION_LSTMS, SEQ2SEQ_LSTMS
+from vaswani_plugin.model.build import accelerated
+from vaswani_plugin.model.build_ancestors import build_recurrent
 from vaswani_plugin.modules.recurrent import (
     RecurrentMemory,
     SourceReader,

@@ -1,11 +1,15 @@
-"""How recurrent models and language models answer a search.
+"""How models answer a search without packed weights: every hypothesis is a row of a batch.
 
-A recurrent model's step reads one token, from the states so far. A language model goes on by the
-packed step of `kernels` where that knows it; else every step reads the whole text again.
+Every sentence has W rows, side by side. A Transformer's step reads one token, from a cache of keys
+and values; a recurrent model's, from the states so far. A language model goes on by the packed step
+of `kernels` where that knows it; else every step reads the whole text again.
 
 Axes: B sentences or texts, W beams, R = B W rows, S source length, P prompt length, T tokens so
 far, D d_model, V vocabulary.
 """
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -15,8 +19,70 @@ from vaswani_plugin.model.build import packing
 from vaswani_plugin.modules.one_layer import OneLayerLanguageModel
 from vaswani_plugin.modules.recurrent import RecurrentMemory, RecurrentOutput, TargetReader
 from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel
-from vaswani_plugin.modules.transformer import LanguageModel
-from vaswani_plugin.search.models import Beams, EncoderDecoderModel, RowBeams, Sources, Start
+from vaswani_plugin.modules.transformer import Cache, EncoderDecoder, LanguageModel, Memory
+from vaswani_plugin.search.models import (
+    Beams,
+    EncoderDecoderModel,
+    Sources,
+    Start,
+    all_rows,
+    chosen_rows,
+)
+
+
+class RowBeams(ABC):
+    """The part of `Beams` that all models share which have a row for each hypothesis."""
+
+    beams = 1  # of the latest step
+    features: Tensor  # of the next token, (R, D)
+    project: Callable[[Tensor], Tensor]  # (..., D) -> logits (..., V)
+
+    def logits(self, sentences: slice) -> Tensor:
+        """See `Beams`."""
+        return self.project(self.features.unflatten(0, (-1, self.beams))[sentences])
+
+    def follow(self, tokens: Tensor, parents: Tensor | None) -> None:
+        """Take the rows of the hypotheses that the next tokens continue; see `Beams.step`."""
+        if parents is not None:
+            self.select_rows(chosen_rows(parents, self.beams))
+        self.beams = tokens.size(1)
+
+    def keep(self, sentences: Tensor) -> None:
+        """See `Beams`."""
+        self.select_rows(all_rows(sentences, self.beams))
+
+    @abstractmethod
+    def select_rows(self, rows: Tensor) -> None:
+        """Replace the rows (R,) of all tensors by the rows of these numbers, (R',)."""
+
+
+class CachedBeams(RowBeams):
+    """`Beams` by the decoder's own `forward`, which caches keys and values."""
+
+    def __init__(self, model: EncoderDecoder, memory: Memory, with_attention: bool) -> None:
+        self.model, self.memory, self.project = model, memory, model.decoder.project
+        self.layer = len(model.decoder.layers) - 1 if with_attention else None
+        self.cache: Cache = {}
+        self.history = memory.features.new_empty(len(memory.features), 0, dtype=torch.long)
+
+    def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
+        """See `Beams`; the attention is that of the last layer, the mean of its heads."""
+        self.follow(tokens, parents)
+        self.history = torch.cat((self.history, tokens.reshape(-1, 1)), dim=1)  # (R, T)
+        output = self.model.decode(
+            self.history, self.memory, self.cache, right_padded=True, alignment_layer=self.layer
+        )
+        self.features = output.features[:, -1]  # (R, D)
+        if self.layer is None:
+            return None
+        return output.cross_weights[0].mean(dim=1)[:, -1].unflatten(0, (-1, self.beams))
+
+    def select_rows(self, rows: Tensor) -> None:
+        """See `RowBeams`."""
+        self.memory, self.history = self.memory.select(rows), self.history.index_select(0, rows)
+        for kept in self.cache.values():
+            for name, tensor in kept.items():
+                kept[name] = tensor.index_select(0, rows)
 
 
 class RecurrentModel(EncoderDecoderModel):
