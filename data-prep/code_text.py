@@ -26,10 +26,10 @@ import numpy as np
 from checkout import at_least, parser, run
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.binary import binarize, build_dictionary, read_numbers
+from vaswani_plugin.text.binary import binarize, build_dictionary, read_numbers, write_dictionary
 from vaswani_plugin.text.bpe_learning import learn_codes
 from vaswani_plugin.text.coding import CODES, SEPARATOR, LineFunction, bpe_units, make_coding
-from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS, TEXT_DICTIONARY, UNK, write_dictionary
+from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS, TEXT_DICTIONARY, UNK
 from vaswani_plugin.text.lines import read_pairs
 from vaswani_plugin.text.outputs import new_data_folder, write_atomically
 from vaswani_plugin.text.parallel import process_file

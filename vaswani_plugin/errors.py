@@ -12,10 +12,6 @@ class UserError(ValueError):
     """A mistake of the user; the message names the value and the remedy."""
 
 
-class CheckpointError(UserError):
-    """A checkpoint that cannot be used; the message names the file and the remedy."""
-
-
 def wants_traceback() -> bool:
     """Whether the user asked for tracebacks."""
     return os.environ.get(TRACEBACK_VARIABLE, "") not in ("", "0")

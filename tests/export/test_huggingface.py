@@ -74,7 +74,7 @@ def load(folder):
 
 def test_logits_are_the_same(exported):
     bundle, folder = exported
-    ours, theirs = Bundle.load(bundle).load_transformer(), load(folder)
+    ours, theirs = Bundle.load(bundle).load_model(), load(folder)
     generator = torch.Generator().manual_seed(1)
     source = torch.randint(4, len(ours.source), (9, 20), generator=generator)
     target = torch.randint(4, len(ours.target), (9, 17), generator=generator)
@@ -100,7 +100,7 @@ def test_tokenizers_agree(exported):
         Bundle.load(bundle).pipeline,
         transformers.AutoTokenizer.from_pretrained(folder),
     )
-    dictionary = Bundle.load(bundle).load_transformer().source
+    dictionary = Bundle.load(bundle).load_model().source
     for line in map(remove_invisible, LINES):  # MarianTokenizer can't leave characters out
         pieces = pipeline.encode(line).split()
         assert tokenizer.tokenize(line) == pieces
@@ -113,7 +113,7 @@ def test_tokenizers_agree(exported):
 def test_generate_finds_what_our_search_finds(exported):
     """By Hugging Face's rules, which are those of --length-penalty fairseq."""
     bundle, folder = exported
-    ours, model = Bundle.load(bundle).load_transformer(), load(folder)
+    ours, model = Bundle.load(bundle).load_model(), load(folder)
     generator = torch.Generator().manual_seed(2)
     sources = torch.randint(4, len(ours.source), (40, 12), generator=generator)
     sources[:, -1] = ours.source.eos()
@@ -156,7 +156,7 @@ def test_text_by_moses_rules_and_bpe_has_a_tokenizer(tmp_path):
     """The model reads as <unk> every piece that its dictionary lacks, and never writes one."""
     bundle = write_toy_bundle(tmp_path, share="all")
     export_to_huggingface(bundle, tmp_path / "hf")
-    ours, theirs = Bundle.load(bundle).load_transformer(), load(tmp_path / "hf")
+    ours, theirs = Bundle.load(bundle).load_model(), load(tmp_path / "hf")
     pipeline, size = Bundle.load(bundle).pipeline, len(ours.source)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     tokenizer.save_pretrained(tmp_path / "again")

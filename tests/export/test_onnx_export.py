@@ -33,7 +33,7 @@ def exported(request, tmp_path_factory):
     flags = ("--arch", "vaswani_debug", *ROWS[request.param])
     bundle = write_toy_bundle(folder, model=flags, share=share)
     assert export_to_onnx(bundle, folder / "onnx") == bundle / "model.pt"
-    return Bundle.load(bundle).load_transformer().model, sessions(folder / "onnx")
+    return Bundle.load(bundle).load_model().model, sessions(folder / "onnx")
 
 
 def sessions(folder):
@@ -141,7 +141,7 @@ def test_int8_is_smaller_and_close(tmp_path):
     for name in GRAPHS:
         sizes = [(tmp_path / kind / name).stat().st_size for kind in ("int8", "float32")]
         assert sizes[0] < 0.5 * sizes[1], name
-    model = Bundle.load(bundle).load_transformer().model
+    model = Bundle.load(bundle).load_model().model
     encoder, decoder, _ = sessions(tmp_path / "int8")
     source, target = pairs(2, model.decoder.projection.weight.size(0))
     mask = (source != PAD).astype(np.int64)

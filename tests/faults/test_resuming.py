@@ -13,7 +13,7 @@ from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
 from tests.support.forks import assert_same_weights, updates_in
-from vaswani_plugin.errors import CheckpointError
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.save_folder import choose
 
 TICK = 0.02
@@ -172,7 +172,7 @@ def test_the_last_one_is_the_choice_then_the_good_one_of_the_most_updates(folder
     assert chosen(folder) == "checkpoint4.pt"
     for path in folder.glob("*.pt"):
         path.write_bytes(path.read_bytes()[:-500])
-    with pytest.raises(CheckpointError, match="is truncated, and there is no good one in its"):
+    with pytest.raises(UserError, match="is truncated, and there is no good one in its"):
         chosen(folder)  # damaged files are no first start
 
 

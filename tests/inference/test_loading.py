@@ -63,7 +63,7 @@ def test_it_computes_what_fairseqs_model_computes(name, tmp_path):
     state = load_checkpoint(path / MODEL)
     (path / SAFETENSORS).write_bytes(b"")
     for _ in range(2):
-        loaded = Bundle.load(path).load_transformer()
+        loaded = Bundle.load(path).load_model()
         assert loaded.target.symbols == task.target_dictionary.symbols
         assert loaded.source.symbols == task.source_dictionary.symbols
         found = loaded.model.state_dict()
@@ -88,8 +88,8 @@ def test_older_checkpoints_and_other_ways_of_decoding(changed, folder):
         del state["cfg"]["model"]["max_source_positions"]
         state["cfg"]["task"] |= {"_name": "translation", "eval_bleu": True}
 
-    loaded = changed(forget).load_transformer()
-    assert loaded.sizes == Bundle.load(folder).load_transformer().sizes
+    loaded = changed(forget).load_model()
+    assert loaded.sizes == Bundle.load(folder).load_model().sizes
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_foreign_model_is_left_to_fairseq(changed, change, what):
 def test_what_does_not_fit_is_one_line_with_the_name(changed, change, part):
     bundle = changed(change)
     with pytest.raises(ValueError) as caught:
-        bundle.load_transformer()
+        bundle.load_model()
     text = str(caught.value)
     assert part in text and str(bundle.folder) in text and "\n" not in text
 
@@ -137,7 +137,7 @@ def test_another_dictionary_is_refused(changed):
     first, second, *rest = path.read_text().splitlines(keepends=True)
     path.write_text("".join([second, first, *rest]))
     with pytest.raises(ValueError, match="the target dictionary of .*model is not the one"):
-        Bundle.load(bundle.folder).load_transformer()
+        Bundle.load(bundle.folder).load_model()
 
 
 @pytest.mark.parametrize(

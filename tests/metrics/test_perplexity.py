@@ -13,7 +13,8 @@ from vaswani_plugin.metrics.perplexity import (
     rates,
 )
 from vaswani_plugin.metrics.scored_text import read_scored_text
-from vaswani_plugin.text.dictionary import Dictionary, write_dictionary
+from vaswani_plugin.text.binary import write_dictionary
+from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import Settings
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.checkpoints import naming
-from vaswani_plugin.model.configuration import Configuration, flag, head_sizes
+from vaswani_plugin.model.configuration import TRANSFORMER, Configuration, flag, head_sizes
 from vaswani_plugin.modules.attention import MultiHeadAttention
 from vaswani_plugin.modules.embedding import (
     FAIRSEQ_FIRST_POSITION,
@@ -77,7 +77,9 @@ def read_model(folder: Path) -> TranslationModel:
     settings = bundle.pipeline.settings
     assert isinstance(settings, Settings)
     path = weights_path(folder)
-    loaded = bundle.load_transformer()
+    loaded = bundle.load_model()
+    if not isinstance(loaded.sizes, Configuration):
+        raise UserError(f"{path} holds a recurrent model: a {TRANSFORMER} is needed")
     weights = {name: tensor.detach() for name, tensor in loaded.model.state_dict().items()}
     with naming(path):
         require_finite(weights)

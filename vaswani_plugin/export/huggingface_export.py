@@ -52,9 +52,10 @@ from vaswani_plugin.export.huggingface_tokenizer import (
 )
 from vaswani_plugin.export.model_card import front_matter
 from vaswani_plugin.inference.bundle import Bundle
+from vaswani_plugin.inference.language_model import MAX_NEW_TOKENS
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.transformer import LanguageModel
-from vaswani_plugin.search.options import MAX_NEW_TOKENS, PAPER_DECODING
+from vaswani_plugin.search.options import PAPER_DECODING
 from vaswani_plugin.text.dictionary import BOS, EOS, PAD, UNK
 from vaswani_plugin.text.outputs import write_json
 from vaswani_plugin.text.settings import (

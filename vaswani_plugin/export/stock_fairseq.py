@@ -32,7 +32,8 @@ from vaswani_plugin.inference.checkpoints import DIGESTS, TASKS, Checkpoint, loa
 from vaswani_plugin.model.build_ancestors import build_sizes
 from vaswani_plugin.model.configuration import TRANSFORMER, Configuration, family_of, flag
 from vaswani_plugin.modules.embedding import sinusoids
-from vaswani_plugin.text.dictionary import Dictionary, dictionary_name, languages_of
+from vaswani_plugin.text.binary import languages_of
+from vaswani_plugin.text.dictionary import Dictionary, dictionary_name
 from vaswani_plugin.text.outputs import check_outputs
 from vaswani_plugin.text.settings import Settings, weights_path
 

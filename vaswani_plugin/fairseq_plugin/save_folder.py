@@ -10,7 +10,7 @@ from typing import TextIO
 
 import torch
 
-from vaswani_plugin.errors import CheckpointError, UserError
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.checkpoints import damage
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ def choose(last: Path) -> Path:
     """`last`, or the newest good checkpoint of its folder where `last` is damaged or gone.
 
     Returns `last`, too, if the folder has no checkpoint, as at a first start. If it has some, and
-    all are damaged, that is a `CheckpointError`.
+    all are damaged, that is a `UserError`.
     """
     if last.is_file():
         if (wrong := damage(last)) is None:
@@ -71,7 +71,7 @@ def choose(last: Path) -> Path:
             return path
     for path in [last, *paths]:
         if path.is_file() and (wrong := damage(path)):
-            raise CheckpointError(
+            raise UserError(
                 f"checkpoint {path} cannot be read: it {wrong}, and there is no good one in its"
                 " folder; put one there, or give another --save-dir to train from the start"
             )

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.model.configuration import TRANSFORMER, Configuration
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
     CTRANSLATE2_MODEL,
@@ -100,19 +99,6 @@ class Bundle:
 
         kind, path = type(self.pipeline.settings), weights_path(self.folder)
         return load_model(path, self.folder, kind, self.languages)
-
-    def load_transformer(self) -> "Loaded":
-        """The same for a Transformer.
-
-        Raises:
-            UserError: the model is another one.
-        """
-        loaded = self.load_model()
-        if not isinstance(loaded.sizes, Configuration):
-            raise UserError(
-                f"{weights_path(self.folder)} holds a recurrent model: a {TRANSFORMER} is needed"
-            )
-        return loaded
 
 
 class Engine(Protocol):

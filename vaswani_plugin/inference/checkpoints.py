@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vaswani_plugin.errors import CheckpointError, UserError
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import PARSING_TASK, TASK, ForeignModel, wrong_kind
 from vaswani_plugin.model.build import WithoutInitialWeights, accelerated, build_named
 from vaswani_plugin.model.configuration import (
@@ -92,11 +92,9 @@ def load_checkpoint(path: Path) -> Checkpoint:
         raise
     except Exception as error:
         raise UserError(f"{path}: it {why_unreadable(error)}") from error
-    model = state.get("model") if isinstance(state, dict) else None
-    if not isinstance(model, dict) or not model:
+    if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
         raise UserError(f"{path}: no fairseq checkpoint: it holds no model")
-    checkpoint: Checkpoint = state
-    return checkpoint
+    return state
 
 
 def why_unreadable(error: Exception) -> str:
@@ -286,7 +284,7 @@ def mismatches_explained(files: str) -> Iterator[None]:
     """Turn PyTorch's error about weights that don't fit into one line with the files' names.
 
     Raises:
-        CheckpointError: the weights don't fit the model. Other errors pass unchanged.
+        UserError: the weights don't fit the model. Other errors pass unchanged.
     """
     try:
         yield
@@ -298,7 +296,7 @@ def mismatches_explained(files: str) -> Iterator[None]:
         if cause is None:
             raise
         first = str(cause).partition("\n")[2].strip().partition("\n")[0][:300]
-        raise CheckpointError(
+        raise UserError(
             f"checkpoint {files} does not fit this model ({first}): give the data folder (its "
             "dict.*.txt), the --arch and the sizes that it was trained with, or another --save-dir"
         ) from error

@@ -48,7 +48,6 @@ from vaswani_plugin.metrics.perplexity import result
 from vaswani_plugin.metrics.scored_text import count_represented, number_by
 from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel
 from vaswani_plugin.search.options import (
-    MAX_NEW_TOKENS,
     Options,
     SearchOptions,
     require_choice,
@@ -59,6 +58,8 @@ from vaswani_plugin.text.raw_text import check_text
 from vaswani_plugin.text.settings import TextSettings
 
 BUFFER = 64
+MAX_NEW_TOKENS = 100
+"""Greatest number of new tokens of a completion, or half of the model's positions if less."""
 
 
 class LanguageModel:

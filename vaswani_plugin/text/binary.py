@@ -28,7 +28,7 @@ import numpy as np
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.dictionary import EOS, SPECIAL_SYMBOLS, UNK, Entries
-from vaswani_plugin.text.outputs import write_bytes_atomically
+from vaswani_plugin.text.outputs import write_atomically, write_bytes_atomically
 from vaswani_plugin.text.parallel import Block, map_blocks, word_counts
 
 _HEADER = struct.Struct("<9sQBQ")
@@ -138,3 +138,19 @@ def binarize(source: str, prefix: Path, entries: Entries, workers: int) -> int:
         index.write(counts.tobytes())
         index.write(offsets.tobytes())
     return len(counts)
+
+
+def write_dictionary(entries: Iterable[tuple[str, int]], path: Path) -> None:
+    """Writes `dict.LANG.txt`."""
+    with write_atomically(path) as write:
+        for symbol, count in entries:
+            write(f"{symbol} {count}")
+
+
+def languages_of(folder: Path) -> tuple[str, str] | None:
+    """The languages of binarized pairs, by the names SPLIT.SOURCE-TARGET.*.idx, if it is one."""
+    names = {path.name.split(".")[1] for path in folder.glob("*.*-*.*.idx")}
+    if len(names) != 1:
+        return None
+    source, _, target = names.pop().partition("-")
+    return source, target

@@ -1,4 +1,4 @@
-"""fairseq's dictionaries, read and written without fairseq.
+"""fairseq's dictionaries, read without fairseq; binary.py writes them.
 
 `dict.LANG.txt` has a line `symbol count` for each symbol, the most frequent first; symbols of equal
 count are sorted by code point. The numbers 0 to 3 belong to <s>, <pad>, </s> and <unk>, which are
@@ -122,24 +122,6 @@ def read_dictionary(path: str | Path) -> Entries:
     return entries
 
 
-def write_dictionary(entries: Iterable[tuple[str, int]], path: Path) -> None:
-    """Writes `dict.LANG.txt`."""
-    from vaswani_plugin.text.outputs import write_atomically  # most programs only read one
-
-    with write_atomically(path) as write:
-        for symbol, count in entries:
-            write(f"{symbol} {count}")
-
-
 def dictionary_name(language: str) -> str:
     """Returns the file name of a language's dictionary."""
     return f"dict.{language}.txt"
-
-
-def languages_of(folder: Path) -> tuple[str, str] | None:
-    """The languages of binarized pairs, by the names SPLIT.SOURCE-TARGET.*.idx, if it is one."""
-    names = {path.name.split(".")[1] for path in folder.glob("*.*-*.*.idx")}
-    if len(names) != 1:
-        return None
-    source, _, target = names.pop().partition("-")
-    return source, target

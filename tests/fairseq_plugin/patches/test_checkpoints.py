@@ -13,7 +13,7 @@ from fairseq.file_io import PathManager
 from fairseq_flags import training_config
 
 import vaswani_plugin
-from vaswani_plugin.errors import CheckpointError
+from vaswani_plugin.errors import UserError
 
 vaswani_plugin.register()
 
@@ -36,7 +36,7 @@ def test_a_checkpoint_that_would_run_code_is_refused(tmp_path, stock_checkpoint)
     state = torch.load(stock_checkpoint)
     state["extra_state"]["more"] = RunsCode(tmp_path / "marker")
     torch.save(state, tmp_path / "evil.pt")
-    with pytest.raises(CheckpointError) as refusal:
+    with pytest.raises(UserError) as refusal:
         load(tmp_path / "evil.pt")
     assert not (tmp_path / "marker").exists()
     assert str(refusal.value).startswith(f"checkpoint {tmp_path}/evil.pt is refused: ")
@@ -49,11 +49,11 @@ def test_what_is_no_checkpoint_is_named(tmp_path, stock_checkpoint):
     whole = stock_checkpoint.read_bytes()
     for kept in (0.0, 0.001, 0.5, 0.999):
         (tmp_path / "half.pt").write_bytes(whole[: int(len(whole) * kept)])
-        with pytest.raises(CheckpointError, match=r"half\.pt (cannot be read|is no ch).*; \w+"):
+        with pytest.raises(UserError, match=r"half\.pt (cannot be read|is no ch).*; \w+"):
             load(tmp_path / "half.pt")
     for content in ([1, 2], {"model": {}}):
         torch.save(content, tmp_path / "foreign.pt")
-        with pytest.raises(CheckpointError, match="foreign.pt is truncated, or no checkpoint"):
+        with pytest.raises(UserError, match="foreign.pt is truncated, or no checkpoint"):
             load(tmp_path / "foreign.pt")
 
 

@@ -8,7 +8,7 @@ import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.file_io import PathManager
 
-from vaswani_plugin.errors import CheckpointError
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.patches._patching import patch
 from vaswani_plugin.inference.checkpoints import HARMLESS_GLOBALS, damage, why_unreadable
 
@@ -40,7 +40,7 @@ def refuse_unusable_checkpoints() -> None:
     ) -> dict[str, Any]:
         wrong = damage(path) if os.path.isfile(path) else None
         if wrong:
-            raise CheckpointError(
+            raise UserError(
                 f"checkpoint {path} cannot be read: it {wrong}; use another one of the same"
                 " folder, or copy it again"
             )
@@ -49,7 +49,7 @@ def refuse_unusable_checkpoints() -> None:
         except (FileNotFoundError, PermissionError):
             raise
         except Exception as error:
-            raise CheckpointError(f"checkpoint {path} {why_unreadable(error)}") from error
+            raise UserError(f"checkpoint {path} {why_unreadable(error)}") from error
 
 
 def save_in_one_try() -> None:
