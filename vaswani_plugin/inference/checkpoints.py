@@ -92,7 +92,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
         raise
     except Exception as error:
         raise UserError(f"{path}: it {why_unreadable(error)}") from error
-    if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
+    if not (isinstance(state, dict) and state.get("model")):
         raise UserError(f"{path}: no fairseq checkpoint: it holds no model")
     return state
 
