@@ -7,12 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from fairseq.data import (
-    ConcatDataset,
-    FairseqDataset,
-    ListDataset,
-    data_utils,
-)
+from fairseq.data import FairseqDataset, data_utils
 from fairseq.tasks.fairseq_task import FairseqTask
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,13 +40,6 @@ def test_a_sentence_longer_than_a_batch_is_named():
     lengths = np.array([3, 40, 5])
     with pytest.raises(UserError, match="should not exceed max_tokens=30: raise --max-tokens"):
         data_utils.batch_by_size(np.arange(3), lambda index: lengths[index], max_tokens=30)
-
-
-def test_splits_are_concatenated():
-    """--upsample-primary, -1 unless it is given, stands for once."""
-    parts = [ListDataset([1, 2, 3], [1, 1, 1]), ListDataset([4, 5], [1, 1])]
-    assert [*ConcatDataset(parts, [-1, 1])] == [*ConcatDataset(parts)] == [1, 2, 3, 4, 5]
-    assert [*ConcatDataset(parts, [2, 1])] == [1, 2, 3, 1, 2, 3, 4, 5]
 
 
 class Sentences(FairseqDataset):

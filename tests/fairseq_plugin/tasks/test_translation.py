@@ -145,14 +145,6 @@ def test_a_scorer_gives_alignments(model, kind):
     assert found == expected and [len(pairs) for pairs in found] == [2, 1]
 
 
-def test_a_source_without_words_gets_an_empty_translation(model):
-    task = make_translation_task(SYMBOLS)
-    generator = task.build_generator([model], argparse.Namespace())
-    empty, full = task.inference_step(generator, [model], make_sample([[], [5, 6, 7]]))
-    assert [hypothesis["tokens"].tolist() for hypothesis in empty] == [[2]]
-    assert empty[0]["score"] == 0 and len(full[0]["tokens"]) > 1
-
-
 # Parsing.
 
 

@@ -33,8 +33,3 @@ def patch(owner: Any, name: str) -> Callable[[Callable], Callable]:
         return replacement
 
     return install
-
-
-def is_patched(function: Callable) -> bool:
-    """Whether `function` is a patch's replacement."""
-    return hasattr(function, "patched_by")

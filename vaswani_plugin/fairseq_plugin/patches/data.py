@@ -1,7 +1,6 @@
 """Data: every sentence in exactly one batch, and the same batches after a resume."""
 
 import atexit
-import inspect
 import itertools
 import queue
 import threading
@@ -13,11 +12,11 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from fairseq.data import ConcatDataset, data_utils, iterators, token_block_dataset
+from fairseq.data import FairseqDataset, data_utils, iterators, token_block_dataset
 from fairseq.tasks import fairseq_task
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.fairseq_plugin.patches._patching import is_patched, patch
+from vaswani_plugin.fairseq_plugin.patches._patching import patch
 
 
 def restore_removed_numpy_name() -> None:
@@ -28,22 +27,6 @@ def restore_removed_numpy_name() -> None:
     if token_block_dataset.np is np and not hasattr(np, "compat"):
         compat = types.SimpleNamespace(long=int)
         token_block_dataset.np = types.SimpleNamespace(**vars(np), compat=compat)
-
-
-def concatenate_splits() -> None:
-    """With ``train`` and ``train1`` a training ends in "negative dimensions are not allowed".
-
-    So does ``--combine-valid-subsets``. ``--upsample-primary`` is -1 unless it is given, and
-    fairseq repeats the first part so many times. Now it is taken once.
-    """
-
-    @patch(ConcatDataset, "__init__")
-    def __init__(
-        original: Callable, self: ConcatDataset, datasets: list, sample_ratios: Any = 1
-    ) -> None:
-        if not isinstance(sample_ratios, int):
-            sample_ratios = [1 if ratio < 0 else ratio for ratio in sample_ratios]
-        original(self, datasets, sample_ratios)
 
 
 def keep_last_batch() -> None:
@@ -79,22 +62,22 @@ def rebuild_the_same_batches() -> None:
 
     @patch(fairseq_task.FairseqTask, "get_batch_iterator")
     def get_batch_iterator(
-        original: Callable, self: fairseq_task.FairseqTask, *args: Any, **kwargs: Any
+        original: Callable,
+        self: fairseq_task.FairseqTask,
+        dataset: FairseqDataset,
+        *args: Any,
+        epoch: int = 1,
+        **kwargs: Any,
     ) -> iterators.EpochBatchIterating:
-        given = inspect.signature(original).bind(self, *args, **kwargs)
-        given.apply_defaults()
-        values = given.arguments
-        dataset, epoch = values["dataset"], values["epoch"]
-        kept_for_all_epochs = (
-            self.can_reuse_epoch_itr(dataset)
-            and not values["disable_iterator_cache"]
-            and not values["update_epoch_batch_itr"]
-            and not getattr(self.cfg, "rebuild_batches", False)
+        made_anew = (
+            not self.can_reuse_epoch_itr(dataset)
+            or kwargs.get("disable_iterator_cache")
+            or kwargs.get("update_epoch_batch_itr")
+            or getattr(self.cfg, "rebuild_batches", False)
         )
-        if epoch <= 1 or not kept_for_all_epochs or dataset in self.dataset_to_epoch_iter:
-            return original(*given.args, **given.kwargs)
-        values["epoch"] = 1
-        made = original(*given.args, **given.kwargs)
+        if made_anew or dataset in self.dataset_to_epoch_iter:
+            return original(self, dataset, *args, epoch=epoch, **kwargs)
+        made = original(self, dataset, *args, epoch=1, **kwargs)
         made.epoch = epoch
         dataset.set_epoch(epoch)
         return made
@@ -109,7 +92,7 @@ def stop_batch_threads_before_exit() -> None:
     Batches are prepared in a thread that keeps running. If Python ends it inside PyTorch, while it
     shuts down, the process aborts.
     """
-    if is_patched(iterators.BackgroundConsumer.run):
+    if hasattr(iterators.BackgroundConsumer.run, "patched_by"):
         return
     stopping = threading.Event()
     consumers: weakref.WeakSet[iterators.BackgroundConsumer] = weakref.WeakSet()

@@ -1,4 +1,4 @@
-"""Resuming within an epoch: with another number of workers, ``--update-freq``, or other batches.
+"""Resuming within an epoch: with another number of workers, or other batches.
 
 The order of an epoch's batches does not depend on the number of workers. Worker k of W takes
 batches k, k + W, k + 2 W, ...; an update takes the next ``--update-freq`` batches of each worker. A
@@ -7,18 +7,11 @@ checkpoint keeps the number of batches that each worker has finished.
 
 import hashlib
 import logging
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from fairseq.data.iterators import (
-    CountingIterator,
-    EpochBatchIterator,
-    GroupedEpochBatchIterator,
-    GroupedIterator,
-    _chunk_iterator,
-)
+from fairseq.data.iterators import EpochBatchIterator
 from fairseq.logging import meters
 
 from vaswani_plugin.fairseq_plugin.patches._patching import patch
@@ -45,7 +38,7 @@ def resume_epoch_with_other_batches() -> None:
     @patch(EpochBatchIterator, "state_dict")
     def state_dict(original: Callable, self: EpochBatchIterator) -> dict[str, Any]:
         state = {**original(self), WORKERS: self.num_shards}
-        if state["iterations_in_epoch"] and not isinstance(self, GroupedEpochBatchIterator):
+        if state["iterations_in_epoch"]:
             state[BATCHES] = _digest(self)
         return state
 
@@ -54,7 +47,7 @@ def resume_epoch_with_other_batches() -> None:
         original: Callable, self: EpochBatchIterator, state_dict: dict[str, Any]
     ) -> None:
         finished = state_dict.get("iterations_in_epoch", 0)
-        if finished and not isinstance(self, GroupedEpochBatchIterator):
+        if finished:
             finished = _finished_batches(self, state_dict)
         original(self, {**state_dict, "iterations_in_epoch": finished})
 
@@ -92,36 +85,6 @@ def _digest(iterator: EpochBatchIterator) -> str:
     for batch in batches:
         found.update(np.asarray(batch, dtype=np.int64))
     return found.hexdigest()
-
-
-def finish_epochs_with_other_update_freq() -> None:
-    """With another ``--update-freq``, a resumed epoch may lose its end and be repeated.
-
-    fairseq counts groups of batches as if the first group began with the epoch. After 3 of 8
-    batches two groups of at most 4 remain, but fairseq expects one.
-    """
-
-    @patch(GroupedIterator, "__init__")
-    def __init__(
-        original: Callable,
-        self: GroupedIterator,
-        iterable: Any,
-        chunk_size: int,
-        skip_remainder_batch: bool = False,
-    ) -> None:
-        begin, end = getattr(iterable, "n", 0), len(iterable)
-        if begin == 0:
-            original(self, iterable, chunk_size, skip_remainder_batch)
-            return
-        # fairseq's loop fails on an epoch without updates; so a lone remainder is not skipped
-        skips = skip_remainder_batch and end - begin >= chunk_size
-        groups = (end - begin) // chunk_size if skips else math.ceil((end - begin) / chunk_size)
-        start = math.ceil(begin / chunk_size)
-        chunks = _chunk_iterator(iterable, chunk_size, skips)
-        CountingIterator.__init__(self, chunks, start=start, total=start + groups)
-        self.chunk_size = chunk_size
-        if skips:
-            iterable.take(begin + groups * chunk_size)
 
 
 def restart_stopwatches_on_resume() -> None:

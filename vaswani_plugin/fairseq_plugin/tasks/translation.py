@@ -7,12 +7,10 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
-import torch
 from fairseq.data import FairseqDataset
 from fairseq.data.iterators import EpochBatchIterating
 from fairseq.dataclass import ChoiceEnum
 from fairseq.dataclass.configs import GenerationConfig
-from fairseq.sequence_scorer import SequenceScorer
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
@@ -133,17 +131,6 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
             )
         return super().build_generator(models, args, seq_gen_cls, extra, prefix_allowed_tokens_fn)
 
-    def inference_step(self, generator, models, sample, prefix_tokens=None, constraints=None):
-        """Hypotheses of a batch; see fairseq's task. A source without words gets an empty one."""
-        found = super().inference_step(generator, models, sample, prefix_tokens, constraints)
-        if prefix_tokens is None and not isinstance(generator, SequenceScorer):
-            special = (self.source_dictionary.pad(), self.source_dictionary.eos())
-            sources = sample["net_input"]["src_tokens"]
-            has_words = (sources.ne(special[0]) & sources.ne(special[1])).any(dim=1)
-            for number in (~has_words).nonzero().flatten().tolist():
-                found[number] = [empty_hypothesis(found[number][0], self.target_dictionary.eos())]
-        return found
-
     def complete_decoding(self, args: Any) -> argparse.Namespace:
         """Generation options, with the paper's values for those that the user did not give.
 
@@ -223,19 +210,6 @@ class VaswaniParsingTask(VaswaniTranslationTask):
         if not self.cfg.unconstrained:
             extra = {**extra, "start_tracking": (self.grammar.start_tracking,)}
         return super()._own_generator(models, args, extra, choose)
-
-
-def empty_hypothesis(other: dict[str, Any], eos: int) -> dict[str, Any]:
-    """A translation of no words, of probability 1, with the keys of another hypothesis."""
-    attention, alignment = other["attention"], other["alignment"]
-    return {
-        **other,
-        "tokens": torch.full_like(other["tokens"][:1], eos),
-        "score": torch.zeros_like(torch.as_tensor(other["score"])),
-        "positional_scores": torch.zeros_like(other["positional_scores"][:1]),
-        "attention": None if attention is None else attention[..., :1],
-        "alignment": alignment[:0],
-    }
 
 
 def request_attention(models: list, is_wanted: bool) -> None:
