@@ -104,8 +104,6 @@ def test_texts_are_cut_where_the_positions_end(kind):
     task = make_task()
     model, dictionary = KINDS[kind](task), task.source_dictionary
     prompts = [text[1:] for text in random_texts(dictionary, [37, 2, 40, 20])]
-    with pytest.raises(ValueError, match="prompt 3 has 41 tokens, .* none of the model's 40"):
-        complete(model, dictionary, [*prompts[:2], [4] * 40], GREEDY, 9, None)
     # So many that what is done stays in the batch for a while, and would go past the positions.
     prompts[2:3] = [[7]] * 7
     found = complete(model, dictionary, prompts, GREEDY, 30, None)

@@ -24,13 +24,14 @@ from vaswani_plugin.export.exported_model import (
     refuse_departures,
 )
 from vaswani_plugin.export.huggingface_export import generation_config, marian_config
+from vaswani_plugin.inference.bundle import optional
 from vaswani_plugin.inference.onnx_engine import (
     DECODER,
     DECODER_WITH_PAST,
     ENCODER,
+    ONNX_PACKAGES,
     POSITIONS,
     cross_attention_name,
-    import_onnxruntime,
     past_names,
 )
 from vaswani_plugin.model.build import build
@@ -174,11 +175,8 @@ def export_to_onnx(model: Path, output: Path, quantization: str | None = None) -
 
     `output` is a new folder, `quantization` "int8" or None for float32.
     """
-    import_onnxruntime()
-    try:
-        import onnx  # noqa: F401
-    except ImportError as error:
-        raise UserError(f"onnx is not installed ({error}): pip install onnx onnxruntime") from error
+    for module in ("onnxruntime", "onnx"):
+        optional(module, ONNX_PACKAGES)
     if quantization not in (None, "int8"):
         raise UserError(
             f"onnxruntime has no --quantization {quantization}; give int8, or leave it out"

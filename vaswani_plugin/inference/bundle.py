@@ -6,7 +6,9 @@ needs no torch, whose import takes a second, and a bundle for CTranslate2 needs 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Protocol
 
 from vaswani_plugin.errors import UserError
@@ -129,6 +131,14 @@ class Engine(Protocol):
         Raises:
             UserError: the model has none that can be shown.
         """
+
+
+def optional(module: str, packages: str) -> ModuleType:
+    """Import an optional dependency; a `UserError` names the packages to install."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise UserError(f"{module} is not installed ({error}): pip install {packages}") from error
 
 
 ENGINES = ("torch", "ctranslate2", "onnxruntime")

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.beam_search import Constraint, Step
 from vaswani_plugin.search.finished import Found
 from vaswani_plugin.search.models import padded
@@ -164,15 +163,6 @@ def complete(
     """
     read = [[dictionary.eos(), *prompt] for prompt in prompts]
     limits = [min(max_new_tokens, model.longest_target - len(prompt)) for prompt in read]
-    for number, (prompt, limit) in enumerate(zip(read, limits, strict=True), start=1):
-        if limit < 1:
-            raise UserError(
-                f"prompt {number} has {len(prompt)} tokens, the sentence's start included, which "
-                f"leaves none of the model's {model.longest_target} positions for a new one; "
-                f"shorten it"
-            )
-    if not prompts:
-        return []
     device = next(model.decoder.parameters()).device
     lengths = np.array([len(prompt) for prompt in read])
     stop = dictionary.pad() if stop_at is None else stop_at

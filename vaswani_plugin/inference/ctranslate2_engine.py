@@ -18,6 +18,7 @@ from typing import Any
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import RawAttention
+from vaswani_plugin.inference.bundle import optional
 from vaswani_plugin.inference.texts import Hypothesis, Tokens
 from vaswani_plugin.processor import has_vnni, instructions
 from vaswani_plugin.search.options import PAPER_DECODING, SearchOptions, length_penalty
@@ -45,14 +46,7 @@ def import_ctranslate2() -> ModuleType:
     """
     if "avx2" in instructions() and not has_vnni():
         os.environ.setdefault("CT2_USE_MKL", "1")
-    try:
-        import ctranslate2
-    except ImportError as error:
-        raise UserError(
-            f"CTranslate2 is not installed ({error}): pip install ctranslate2"
-        ) from error
-    module: ModuleType = ctranslate2
-    return module
+    return optional("ctranslate2", "ctranslate2")
 
 
 def has_gpu() -> bool:
@@ -97,7 +91,6 @@ class CTranslate2Engine:
             self.translator = load("float32")
         self.longest_source = config["max_source_positions"] - 1
         self.longest_target: int = config["max_target_positions"] - 1
-        self.vocabulary = config["target_words"]
 
     def decode(
         self, sources: Sequence[Tokens], options: SearchOptions, seed: int | None = None
@@ -108,10 +101,6 @@ class CTranslate2Engine:
         if strange:
             raise UserError(
                 f"the CTranslate2 engine has no {strange[0]}: use the bundle that was exported"
-            )
-        if options.beam > self.vocabulary:
-            raise UserError(
-                f"beam {options.beam} is wider than the vocabulary of {self.vocabulary} words"
             )
         return self._decode(_without_padding(sources), options)
 

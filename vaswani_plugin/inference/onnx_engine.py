@@ -8,14 +8,13 @@ V vocabulary.
 """
 
 from pathlib import Path
-from types import ModuleType
 
 import torch
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import RawAttention
-from vaswani_plugin.inference.bundle import Bundle
+from vaswani_plugin.inference.bundle import Bundle, optional
 from vaswani_plugin.inference.search_engine import SearchEngine
 from vaswani_plugin.inference.texts import Tokens
 from vaswani_plugin.search.models import EncoderDecoderModel, Start, all_rows, chosen_rows
@@ -23,6 +22,7 @@ from vaswani_plugin.text.dictionary import Dictionary, dictionary_name
 from vaswani_plugin.text.lines import read_json
 from vaswani_plugin.text.settings import CONFIG, ONNX_ENCODER, OURS
 
+ONNX_PACKAGES = "onnx onnxruntime"
 ENCODER = ONNX_ENCODER
 DECODER = "decoder_model.onnx"
 DECODER_WITH_PAST = "decoder_with_past_model.onnx"
@@ -43,27 +43,11 @@ def cross_attention_name(layers: int) -> str:
     return f"cross_attentions.{layers - 1}"
 
 
-def import_onnxruntime() -> ModuleType:
-    """Import onnxruntime, an optional dependency.
-
-    Raises:
-        UserError: it isn't installed.
-    """
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise UserError(
-            f"onnxruntime is not installed ({error}): pip install onnx onnxruntime"
-        ) from error
-    module: ModuleType = onnxruntime
-    return module
-
-
 class Graph:
     """One ONNX file, with the names of its inputs and outputs."""
 
     def __init__(self, path: Path, threads: int) -> None:
-        onnxruntime = import_onnxruntime()
+        onnxruntime = optional("onnxruntime", ONNX_PACKAGES)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 4  # errors are raised

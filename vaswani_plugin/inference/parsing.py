@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import torch
 
-from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.search_engine import TorchEngine
 from vaswani_plugin.inference.texts import (
@@ -137,8 +136,7 @@ class Parser:
             The trees; for several sentences a list, in their order.
 
         Raises:
-            UserError: options that don't fit, a sentence that is too long, or codes that differ
-                from those of the training.
+            UserError: options that don't fit, or a sentence that is too long.
         """
         return one_or_many(sentences, partial(self.stream, **options), "sentences", progress)
 
@@ -171,7 +169,7 @@ class Parser:
 
     def _read(self, number: int, line: str) -> "_Sentence":
         units = encode(line, self.pipeline, "the sentence")
-        sentence = _Sentence(number, words_of(one_line(line)), units)
+        sentence = _Sentence(words_of(one_line(line)), units)
         count, most = len(units), self.longest_source
         if count > most:
             text = f"line {number}: the line has {count} units, the model takes {most}: divide it"
@@ -199,21 +197,17 @@ class Parser:
             yield ParsedSentence(tuple(sentence.words), tuple(parses))
 
     def _parse_of(self, sentence: "_Sentence", found: Hypothesis, unconstrained: bool) -> Parse:
-        bracketing = ""
         try:
             bracketing = to_line(restore(found.tokens, sentence.words))
-        except BadTree as error:
+        except BadTree:
             if not unconstrained:
-                raise UserError(
-                    f"line {sentence.number}: the model counts other words than there are "
-                    f"({error}): its bundle's codes or dictionaries were changed; make it again"
-                ) from error
+                raise
+            bracketing = ""
         return Parse(bracketing, found.score, found.tokens, found.token_scores)
 
 
 class _Sentence(NamedTuple):
-    """A sentence: its number, from 1 on, its words, and the units that the model reads."""
+    """A sentence: its words, and the units that the model reads."""
 
-    number: int
     words: list[str]
     units: tuple[str, ...]
