@@ -9,7 +9,7 @@ from toy_language_model import write_data
 
 from tests.conftest import STOCK_TINY
 from vaswani_plugin.errors import LONGEST_MESSAGE, UserError, message_line
-from vaswani_plugin.fairseq_plugin.trainer import refuse_lossy_precision
+from vaswani_plugin.fairseq_plugin.trainer import VaswaniTrainer
 
 TRANSLATION = ("--task", "vaswani_translation", "--arch")
 DEBUG = (*TRANSLATION, "vaswani_debug")
@@ -29,7 +29,6 @@ def text_data_bin(tmp_path_factory):
         ((*DEBUG, "--heads", "3"), "--heads 3 does not divide --d-model 32; choose heads that"),
         ((*LSTM, "--attention", "none", "--input-feeding"), "--input-feeding feeds attention back"),
         ((*DEBUG, "--bf16", "--amp"), "small updates would be lost"),
-        ((*DEBUG, "--memory-efficient-bf16"), "small updates would be lost"),
         ((*DEBUG, "--next-word"), "--next-word is for --task vaswani_parsing"),
     ],
     ids=str,
@@ -39,8 +38,7 @@ def test_a_flag_that_makes_no_training(toy_data_bin, text_data_bin, flags, messa
     cfg.task.data = str(toy_data_bin if TRANSLATION[1] in flags else text_data_bin)
     task = tasks.setup_task(cfg.task)
     with pytest.raises(UserError, match=message):
-        refuse_lossy_precision(cfg.common)
-        task.build_model(cfg.model)
+        VaswaniTrainer(cfg, task, task.build_model(cfg.model), None)
 
 
 def test_a_message_is_one_printable_line():

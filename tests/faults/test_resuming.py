@@ -13,7 +13,6 @@ from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
 from tests.support.forks import assert_same_weights, updates_in
-from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.save_folder import choose
 
 TICK = 0.02
@@ -59,9 +58,8 @@ def test_without_a_good_checkpoint_nothing_begins(undisturbed, start, tmp_path):
     run = start(folder)
     assert run.wait() == 1
     error = run.output().splitlines()[-1]
-    named = f"error: checkpoint {folder}/checkpoint_last.pt cannot be read: it is truncated, and"
-    assert error.startswith(f"{named} there is no good one in its folder; ")
-    assert "--save-dir to train from the start" in error
+    named = f"error: checkpoint {folder}/checkpoint_last.pt cannot be read: it is truncated; "
+    assert error.startswith(named)
     assert {path: path.read_bytes() for path in folder.glob("*.pt")} == before
 
 
@@ -170,10 +168,6 @@ def test_the_last_one_is_the_choice_then_the_good_one_of_the_most_updates(folder
     save(folder / "checkpoint3.pt", 2, extra_state={})
     save(folder / "checkpoint4.pt", 1)
     assert chosen(folder) == "checkpoint4.pt"
-    for path in folder.glob("*.pt"):
-        path.write_bytes(path.read_bytes()[:-500])
-    with pytest.raises(UserError, match="is truncated, and there is no good one in its"):
-        chosen(folder)  # damaged files are no first start
 
 
 def test_a_complete_training_gets_no_further_update(undisturbed, start, tmp_path):

@@ -26,7 +26,7 @@ from vaswani_plugin.fairseq_plugin.patches.command_lines import is_fairseq_comma
 
 logger = logging.getLogger(__name__)
 
-SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1") if hasattr(signal, name)]
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 
 @dataclass

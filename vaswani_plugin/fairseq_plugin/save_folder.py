@@ -57,24 +57,17 @@ def hold(folder: Path) -> None:
 def choose(last: Path) -> Path:
     """`last`, or the newest good checkpoint of its folder where `last` is damaged or gone.
 
-    Returns `last`, too, if the folder has no checkpoint, as at a first start. If it has some, and
-    all are damaged, that is a `UserError`.
+    Returns `last`, too, if there is no good one: a first start, or it is refused when it is loaded.
     """
     if last.is_file():
         if (wrong := damage(last)) is None:
             return last
         logger.warning("%s %s: looking for the checkpoint before it", last, wrong)
-    paths = list(last.parent.glob("checkpoint*.pt"))
+    paths = last.parent.glob("checkpoint*.pt")
     found = [(updates, path) for path in paths if (updates := _updates_of(path)) is not None]
     for _, path in sorted(found, reverse=True):
         if damage(path) is None:
             return path
-    for path in [last, *paths]:
-        if path.is_file() and (wrong := damage(path)):
-            raise UserError(
-                f"checkpoint {path} cannot be read: it {wrong}, and there is no good one in its"
-                " folder; put one there, or give another --save-dir to train from the start"
-            )
     return last
 
 

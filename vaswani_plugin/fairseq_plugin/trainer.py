@@ -30,16 +30,6 @@ DEFAULT_LIMIT = 10
 """Of updates in a row without finite gradients, for optimizers without the flag."""
 
 
-def refuse_lossy_precision(common: Any) -> None:
-    """Refuse flags with which bfloat16 or float16 weights are trained without float32 copies."""
-    efficient = common.memory_efficient_bf16 or common.memory_efficient_fp16
-    if efficient or (common.bf16 and common.amp):
-        raise UserError(
-            "--memory-efficient-bf16, --memory-efficient-fp16, or --bf16 with --amp: small updates"
-            " would be lost; give one of --bf16, --fp16, --amp"
-        )
-
-
 class NonfiniteNorm(Exception):
     """Ends fairseq's step before the optimizer's step; the trainer catches it."""
 
@@ -63,12 +53,11 @@ def first_nonfinite(model: torch.nn.Module) -> str:
 class VaswaniTrainer(Trainer):
     """Resumes, exits on a signal, skips updates that are not finite, and keeps a good save."""
 
-    def __init__(
-        self, cfg: Any, task: Any, model: Any, criterion: Any, quantizer: Any = None
-    ) -> None:
+    def __init__(self, cfg: Any, *args: Any) -> None:
         preemption.listen()
-        refuse_lossy_precision(cfg.common)
-        super().__init__(cfg, task, model, criterion, quantizer)
+        if cfg.common.bf16 and cfg.common.amp:  # bfloat16 weights without float32 copies
+            raise UserError("--bf16 with --amp: small updates would be lost; give one of the two")
+        super().__init__(cfg, *args)
         self.preemption = preemption.REQUEST
         self.nonfinite = self.nonfinite_in_a_row = 0
         if getattr(cfg.lr_scheduler, "_name", None) == PAPER_VALUES["lr_scheduler"]:

@@ -74,8 +74,6 @@ def test_torchruns_variables_decide(monkeypatch, asked):
     [
         (3, {}, [0, 1, 2]),
         (3, HOST, [0, 1, 2]),
-        # the second of two nodes with two workers each
-        (4, HOST | {"distributed_num_procs": 2, "distributed_rank": 2}, [2, 3]),
         (1, {}, ["alone"]),
         (2, HOST | {"distributed_no_spawn": True}, ["here"]),
     ],

@@ -47,23 +47,18 @@ def make_dataset(count: int = 4000) -> KnownLengths:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "multiple", "max_sentences"),
-    # with 200 in a batch, the tokens of most batches don't depend on --max-tokens
-    [(300, 1, None), (3125, 8, None), (600, 8, 200)],
+    ("wanted", "multiple"),
+    [(300, 1), (3125, 8)],
 )
-def test_batches_hold_the_real_tokens_that_are_wanted(wanted, multiple, max_sentences):
+def test_batches_hold_the_real_tokens_that_are_wanted(wanted, multiple):
     dataset = make_dataset(20_000)
     pairs = dataset.dataset
     indices = indices_in_training(dataset, (60, 60))
     longer = np.maximum(pairs.src_sizes, pairs.tgt_sizes) > 60  # fairseq leaves them out
     assert set(indices) == set(np.flatnonzero(~longer)) and longer.any()
-    most = 50_000 if max_sentences else 3 * wanted
-    limit = fitting_max_tokens(dataset, indices, most, wanted, multiple, max_sentences)
+    limit = fitting_max_tokens(dataset, indices, 3 * wanted, wanted, multiple)
     batches = dataset.batch_by_size(
-        indices,
-        max_tokens=limit,
-        max_sentences=max_sentences,
-        required_batch_size_multiple=multiple,
+        indices, max_tokens=limit, required_batch_size_multiple=multiple
     )
     found = (pairs.src_sizes + pairs.tgt_sizes)[indices].sum() / 2 / len(batches)
     assert found == pytest.approx(wanted, rel=0.03)
@@ -73,7 +68,6 @@ def test_batches_hold_the_real_tokens_that_are_wanted(wanted, multiple, max_sent
     ("limits", "message"),
     [
         ((900, 900, 8), "--real-tokens 900: batches of --max-tokens 900 hold .*; raise"),
-        ((900, 20, 1), "--real-tokens 20: the longest training pair has"),
         ((None, 900, 8), "--real-tokens 900 lowers --max-tokens: give that, too"),
     ],
 )

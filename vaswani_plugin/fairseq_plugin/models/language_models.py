@@ -11,7 +11,6 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqLanguageModel, register_model
 from torch import Tensor
 
-from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.configurations import (
     OneLayerConfig,
     RecurrentLanguageModelConfig,
@@ -62,11 +61,6 @@ class TextModel(ProjectedLoss, FairseqLanguageModel):
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "TextModel":
         """Build the model of a configuration; missing fields get their defaults."""
-        if task.source_dictionary != task.target_dictionary:
-            raise UserError(
-                "--output-dictionary-size makes another dictionary of the outputs, but one matrix "
-                "embeds and projects here; leave it out, or binarize with a smaller dictionary"
-            )
         decoder = cls.build_decoder(cfg, task.source_dictionary)
         decoder.dictionary = task.source_dictionary
         return accelerated(cls(decoder))

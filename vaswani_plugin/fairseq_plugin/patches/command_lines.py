@@ -33,8 +33,7 @@ def is_users_error(error: BaseException) -> bool:
     origin = Path(traceback.tb_frame.f_code.co_filename).resolve()
     for_users = (
         isinstance(error, OSError)  # "Model file not found: ..."
-        or type(error) is ImportError  # "Please install ..."; a missing module is another class
-        or (type(error) is Exception and error.__context__ is None)  # "Size of sample #9 ..."
+        or type(error) in (ImportError, Exception)  # "Please install ...", "Size of sample #9 ..."
         or (isinstance(error, (AssertionError, ValueError)) and "--" in str(error))  # names a flag
     )
     return for_users and (origin.is_relative_to(FAIRSEQ) or origin.is_relative_to(COMMANDS))

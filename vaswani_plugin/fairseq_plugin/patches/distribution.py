@@ -32,7 +32,7 @@ def join_torchrun() -> None:
 
     @patch(distributed_utils, "infer_init_method")
     def infer_init_method(original: Callable, cfg: Any, force_distributed: bool = False) -> None:
-        if _is_under_torchrun() and cfg.distributed_init_method is None and not cfg.tpu:
+        if _is_under_torchrun() and cfg.distributed_init_method is None:
             cfg.distributed_world_size = int(os.environ["WORLD_SIZE"])
             if cfg.distributed_world_size > 1 and not torch.cuda.is_available():
                 cfg.distributed_init_method = "env://"
@@ -59,12 +59,20 @@ def start_workers() -> None:
     @patch(distributed_utils, "call_main")
     def call_main(original: Callable, cfg: DictConfig, main: Callable, **kwargs: Any) -> None:
         distributed = cfg.distributed_training
-        on_cpu = not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available())
+        on_cpu = cfg.common.cpu or not torch.cuda.is_available()
         if on_cpu and distributed.distributed_backend == "nccl":
             distributed.distributed_backend = "gloo"
+        are_started = distributed.distributed_no_spawn or _is_under_torchrun()
         try:
-            if on_cpu and _starts_its_own_workers(distributed):
-                _spawn(cfg, main, kwargs)
+            if on_cpu and distributed.distributed_world_size > 1 and not are_started:
+                if distributed.distributed_init_method is None:
+                    distributed.distributed_init_method = f"tcp://localhost:{get_free_port()}"
+                distributed.distributed_rank = None  # each worker takes its number
+                torch.multiprocessing.spawn(
+                    _work,
+                    args=(main, cfg, {**kwargs, "start_rank": 0}),
+                    nprocs=distributed.distributed_world_size,
+                )
             else:
                 original(cfg, main, **kwargs)
         except ProcessExitedException as error:
@@ -73,37 +81,6 @@ def start_workers() -> None:
                 code = EXIT_CODE_WHEN_PREEMPTED if was_asked else error.exit_code
                 raise SystemExit(code) from None
             raise
-
-
-def _starts_its_own_workers(distributed: Any) -> bool:
-    """Whether there are several workers, and neither torchrun nor Slurm starts them."""
-    slurm = ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")
-    outside = _is_under_torchrun() or any(name in os.environ for name in slurm)
-    return (
-        distributed.distributed_world_size > 1
-        and not distributed.distributed_no_spawn
-        and not distributed.pipeline_model_parallel
-        and (distributed.distributed_init_method is not None or not outside)
-    )
-
-
-def _spawn(cfg: DictConfig, main: Callable, kwargs: dict[str, Any]) -> None:
-    """Start the workers of this node, from rank ``distributed_rank`` on, and wait for them."""
-    distributed = cfg.distributed_training
-    if distributed.distributed_init_method is None:
-        if distributed.distributed_port <= 0:
-            distributed.distributed_port = get_free_port()
-        address = f"tcp://localhost:{distributed.distributed_port}"
-        distributed.distributed_init_method = address
-    first = distributed.distributed_rank or 0
-    several = (distributed.distributed_num_procs or 1) > 1
-    here = distributed.distributed_num_procs if several else distributed.distributed_world_size
-    distributed.distributed_rank = None  # each worker takes first + its number
-    torch.multiprocessing.spawn(
-        _work,
-        args=(main, cfg, {**kwargs, "start_rank": first}),
-        nprocs=min(here, distributed.distributed_world_size - first),
-    )
 
 
 def _work(number: int, main: Callable, cfg: DictConfig, kwargs: dict[str, Any]) -> None:

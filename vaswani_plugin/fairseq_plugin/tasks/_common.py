@@ -53,26 +53,12 @@ def tokens_of_batches(pairs: KnownLengths, indices: np.ndarray, batches: int) ->
 
 
 def fitting_max_tokens(
-    pairs: KnownLengths,
-    indices: np.ndarray,
-    most: int | None,
-    wanted: int,
-    multiple: int,
-    max_sentences: int | None = None,
+    pairs: KnownLengths, indices: np.ndarray, most: int | None, wanted: int, multiple: int
 ) -> int:
-    """The --max-tokens with which an average batch holds `wanted` real tokens per side.
+    """The --max-tokens, at most `most`, with which a batch holds on average `wanted` real tokens.
 
-    Args:
-        pairs: of the training set, with targets.
-        indices: numbers of the pairs that are trained on, (N,), in the order of the batches.
-        most: the given --max-tokens; the result is at most this.
-        wanted: real tokens of a batch, the mean of source and target.
-        multiple: --required-batch-size-multiple.
-        max_sentences: --batch-size, if it is given.
-
-    Raises:
-        UserError: `most` is not given, batches of `most` hold fewer tokens, or the longest pair
-            alone has more.
+    `wanted` is the mean of source and target; `indices` (N,) are the pairs that are trained on, in
+    the order of the batches; `multiple` is --required-batch-size-multiple.
     """
     if most is None:
         raise UserError(f"--real-tokens {wanted} lowers --max-tokens: give that, too")
@@ -80,7 +66,7 @@ def fitting_max_tokens(
     longest = int(sizes[indices].max())
 
     def measured(limit: int) -> float:
-        batches = pairs.batch_by_size(indices, limit, max_sentences, multiple)
+        batches = pairs.batch_by_size(indices, limit, required_batch_size_multiple=multiple)
         return tokens_of_batches(pairs, indices, len(batches)).mean()
 
     limit, found = most, measured(most)
@@ -89,21 +75,11 @@ def fitting_max_tokens(
             f"--real-tokens {wanted}: batches of --max-tokens {most} hold {found:.0f}; raise it"
         )
     tried = {limit: found}
-    if max_sentences is not None:
-        # Where the number of sentences is the limit, fewer tokens change nothing. So the search
-        # starts with too few tokens, not with too many.
-        limit = min(most, max(longest, wanted))
-        found = tried[limit] = measured(limit)
     while abs(found / wanted - 1) > TOLERANCE and len(tried) < MOST_TRIES:
         limit = min(most, max(longest, round(limit * wanted / found)))
         if limit in tried:
             break
         found = tried[limit] = measured(limit)
-    if limit == longest and found > wanted * (1 + TOLERANCE):
-        raise UserError(
-            f"--real-tokens {wanted}: the longest training pair has {longest} tokens, and batches"
-            f" for it hold {found:.0f}; raise --real-tokens, or clean the data"
-        )
     return min(tried, key=lambda limit: abs(tried[limit] - wanted))
 
 

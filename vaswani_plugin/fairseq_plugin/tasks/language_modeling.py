@@ -1,6 +1,5 @@
 """Language modeling over fairseq's task: exact evaluation, and loss on a part of each sample."""
 
-import inspect
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
@@ -86,27 +85,28 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, DictionaryDigests, LanguageMode
             after = self.args.loss_after
             self.datasets[split] = LossAfterDataset(self.datasets[split], after, self.dictionary)
 
-    def eval_lm_dataloader(self, dataset, *args: Any, **kwargs: Any):
+    def eval_lm_dataloader(
+        self, dataset, *, max_positions: int, context_window: int, num_workers: int, **kwargs: Any
+    ):
         """The batches of `fairseq-eval-lm`, all of them.
 
         Refuses samples of more tokens than the model has positions: fairseq would skip them; if it
         skips all, it reports "Perplexity: 1.00".
         """
-        given = inspect.signature(super().eval_lm_dataloader).bind(dataset, *args, **kwargs)
-        given.apply_defaults()
-        values = given.arguments
-        max_positions, context_window = values["max_positions"], values["context_window"]
-        if context_window > 0 and self.args.loss_after is not None:
-            raise UserError("--context-window and --loss-after exclude each other; drop one")
-        if context_window > 0 and values["num_workers"] > 1:
-            values["num_workers"] = 1  # each worker would keep the context of its own batches only
-        if max_positions is not None:
-            longest = int(np.max(dataset.sizes)) + context_window
-            if longest > max_positions:
-                length = self.args.tokens_per_sample + context_window
-                raise UserError(
-                    f"a sample of {longest} tokens, more than the model's {max_positions} "
-                    f"positions, would not be scored: --tokens-per-sample is {length}; give "
-                    f"{max_positions} or less, with --sample-break-mode none or --shorten-method"
-                )
-        return super().eval_lm_dataloader(*given.args, **given.kwargs)
+        longest = int(np.max(dataset.sizes)) + context_window
+        if longest > max_positions:
+            length = self.args.tokens_per_sample + context_window
+            raise UserError(
+                f"a sample of {longest} tokens, more than the model's {max_positions} "
+                f"positions, would not be scored: --tokens-per-sample is {length}; give "
+                f"{max_positions} or less, with --sample-break-mode none or --shorten-method"
+            )
+        if context_window > 0:  # each worker would keep the context of its own batches only
+            num_workers = min(num_workers, 1)
+        return super().eval_lm_dataloader(
+            dataset,
+            max_positions=max_positions,
+            context_window=context_window,
+            num_workers=num_workers,
+            **kwargs,
+        )

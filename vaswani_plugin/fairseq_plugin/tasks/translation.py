@@ -96,8 +96,8 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         indices = indices_in_training(dataset, kwargs.get("max_positions"))
         if self.cfg.real_tokens and len(indices):
             multiple = kwargs.get("required_batch_size_multiple", 1)
-            sizes = max_tokens, self.cfg.real_tokens, multiple, max_sentences
-            max_tokens = fitting_max_tokens(dataset, indices, *sizes)
+            wanted = self.cfg.real_tokens
+            max_tokens = fitting_max_tokens(dataset, indices, max_tokens, wanted, multiple)
         batches = make_batches(dataset, max_tokens, max_sentences, *args, **kwargs)
         count = len(batches.frozen_batches)
         logger.info(
@@ -162,8 +162,6 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         """Name the first of these options that our search lacks; None if it has them all."""
         if any(not hasattr(model, "encoder") for model in models):
             return "a model without encoder"
-        if any(getattr(model, "full_context_alignment", False) for model in models):
-            return "a model with alignment by full context"
         if extra.get("lm_model") is not None:
             return "--lm-path"
         for name, unused in BEYOND_OUR_SEARCH.items():
