@@ -85,6 +85,7 @@ def test_the_papers_costs() -> None:
     assert "84 h x 8 P100 x 9.5 TFLOP/s = 2.30e+19 (printed: 2.3e19)" in shown
     found = as_json("cost", "--hours", 0.5, "--teraflops", 2)["by_time"]
     assert found["flops"] == pytest.approx(1800 * 2e12) and found["devices"] == 1
+    assert "argument --hours: -1: must be at least 0" in vaswani("cost", "--hours=-1").err
     assert "= at most 3.56e+18 FLOPs" in vaswani("cost", "--hours", 1, "--device", "H100").out
 
 

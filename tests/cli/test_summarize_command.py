@@ -132,6 +132,9 @@ def test_one_many_and_a_stream(folder):
             assert (one.tokens, one.text) == (other.tokens, other.text)
             assert one.score == pytest.approx(other.score, abs=1e-4)
     assert summarizer.summarize("ba\nbe\n").tokens == summarizer.summarize("ba be").tokens
+    options = {"sampling": True, "temperature": 3.0}
+    first, again, other = (summarizer.summarize(ARTICLES, seed=n, **options) for n in (1, 1, 2))
+    assert first == again != other
     for ask in (summarizer.model.complete, summarizer.model.score, summarizer.model.perplexity):
         with pytest.raises(UserError, match="learned only what follows <sep>"):
             ask("ba")

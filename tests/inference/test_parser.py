@@ -83,6 +83,13 @@ def test_without_the_constraint(parser):
     assert free != [one.parses[0].symbols for one in parser.parse(SENTENCES[:8])]
 
 
+def test_samples_depend_on_the_seed(parser):
+    options = {"sampling": True, "temperature": 3.0, "batch_tokens": 60}
+    first, again, other = (parser.parse(SENTENCES, seed=n, **options) for n in (1, 1, 2))
+    require_same(first, again)
+    assert [one.bracketing for one in first] != [one.bracketing for one in other]
+
+
 def test_the_bundles_beam_and_the_papers_penalty(parser):
     """The bundle says 3."""
     some = SENTENCES[:4]

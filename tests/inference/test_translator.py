@@ -139,6 +139,7 @@ def test_samples_depend_on_the_seed_the_text_and_its_number(translator):
 def test_bad_options_are_named(translator):
     for options, part in (
         ({"nbest": 3}, "a beam of 2 finds no more than 2"),
+        ({"beam": 0}, "a beam of 0 finds no more than 0"),
         ({"long": "drop"}, "long is 'drop'; it must be error or split or truncate"),
     ):
         with pytest.raises(UserError, match=part):

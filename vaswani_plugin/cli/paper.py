@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from vaswani_plugin.cli.command import Count, Format, one_of, show
+from vaswani_plugin.cli.command import Count, Format, non_negative, one_of, show
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.metrics.cost import DEVICES
 from vaswani_plugin.model.architectures import PAPER_VOCABULARY
@@ -82,7 +82,7 @@ def positions(
 @one_of("device", "teraflops")
 def cost(
     *,
-    hours: Annotated[float, "H"] | None = None,
+    hours: Annotated[float, non_negative, "H"] | None = None,
     devices: Count = 1,
     device: Literal[tuple(DEVICES)] | None = None,
     teraflops: Annotated[float, "T"] | None = None,

@@ -334,6 +334,13 @@ class LanguageModel:
                 "bundle to vaswani summarize, and let fairseq-eval-lm score it"
             )
 
+    def generator(self, options: Options, number: int) -> torch.Generator | None:
+        """What draws the samples of a batch, by its number; None: no samples are drawn."""
+        if not options.sampling:
+            return None
+        random, seed = torch.Generator(self.device), seed_of(options.seed, number)
+        return random.manual_seed(random.seed() if seed is None else seed)
+
     def _complete(
         self,
         prompts: list[Prompt],
@@ -342,13 +349,7 @@ class LanguageModel:
         max_new_tokens: int,
         stops: bool,
     ) -> list[CompletedPrompt]:
-        random = None
-        if options.sampling:
-            random = torch.Generator(self.device)
-            if options.seed is None:
-                random.seed()
-            else:
-                random.manual_seed(seed_of(options.seed, prompts[0].number))
+        random = self.generator(options, prompts[0].number)
         numbers = [[*map(self.dictionary.index, prompt.units)] for prompt in prompts]
         batches = max_new_tokens, options.batch_tokens
         found = self.search(numbers, search, *batches, stops=stops, random=random)

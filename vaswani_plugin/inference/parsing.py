@@ -9,6 +9,7 @@ Axes: B sentences of a batch.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -23,6 +24,7 @@ from vaswani_plugin.inference.texts import (
     in_batches,
     one_line,
     one_or_many,
+    seed_of,
     split_into_buffers,
 )
 from vaswani_plugin.search.options import PARSER_DECODING, Options, SearchOptions
@@ -162,7 +164,7 @@ class Parser:
         """
         chosen = Options(**{"batch_tokens": 2048, **options})
         paper = PARSER_DECODING | ({"beam": self.settings.beam} if self.settings.beam else {})
-        given = chosen, chosen.search(**paper), unconstrained
+        given = chosen, chosen.search(**paper), unconstrained, count()  # numbers of batches
         read = (self._read(number, line) for number, line in enumerate(sentences, start=1))
         buffers = split_into_buffers(read, buffer)
         return (found for group in buffers for found in self._parse(group, *given))
@@ -170,10 +172,10 @@ class Parser:
     def _read(self, number: int, line: str) -> "_Sentence":
         units = encode(line, self.pipeline, "the sentence")
         sentence = _Sentence(words_of(one_line(line)), units)
-        count, most = len(units), self.longest_source
-        if count > most:
-            text = f"line {number}: the line has {count} units, the model takes {most}: divide it"
-            raise TextTooLong(number, count, most, text)
+        size, most = len(units), self.longest_source
+        if size > most:
+            text = f"line {number}: the line has {size} units, the model takes {most}: divide it"
+            raise TextTooLong(number, size, most, text)
         return sentence
 
     def _parse(
@@ -182,13 +184,15 @@ class Parser:
         options: Options,
         chosen: SearchOptions,
         unconstrained: bool,
+        batches: Iterator[int],
     ) -> Iterator[ParsedSentence]:
         tracking = () if unconstrained else (self._grammar.start_tracking,)
         asked = [sentence.units for sentence in sentences if sentence.words]
 
         def answer(batch: list[int]) -> list[list[Hypothesis]]:
             units = [asked[place] for place in batch]
-            return self.engine.decode(units, chosen, start_tracking=tracking)
+            seed = seed_of(options.seed, next(batches))
+            return self.engine.decode(units, chosen, seed, tracking)
 
         found = iter(in_batches(asked, options.batch_tokens, answer))
         for sentence in sentences:

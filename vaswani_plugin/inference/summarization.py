@@ -118,22 +118,30 @@ class Summarizer:
         if chosen.nbest != 1:
             raise UserError("nbest: there is one summary of an article")
         search = chosen.search(self.beam or paper["beam"], paper["lenpen"])
-        given = search, chosen.batch_tokens, most
+        given = search, chosen, most
         encode = self.model.coder.encode_line
         lines = (one_line(text, f"article {n}") for n, text in enumerate(articles, start=1))
         coded = (encode(line) if line.strip() else () for line in lines)
         buffers = split_into_buffers(coded, buffer)
-        return (summary for group in buffers for summary in self._summarize(group, *given))
+        numbered = enumerate(buffers)
+        return (summary for n, group in numbered for summary in self._summarize(n, group, *given))
 
     def _summarize(
-        self, articles: list[tuple[str, ...]], options: SearchOptions, batch_tokens: int, most: int
+        self,
+        number: int,
+        articles: list[tuple[str, ...]],
+        search: SearchOptions,
+        options: Options,
+        most: int,
     ) -> Iterator[Summary]:
         """The best summary of each article; an empty article is not given to the model."""
         index = self.model.dictionary.index
         read = [article[: self.article_tokens] for article in articles]
         prompts = [[*map(index, units), index(SEPARATOR)] for units in read if units]
         suppressed = SEPARATOR, UNKNOWN
-        found = iter(self.model.search(prompts, options, most, batch_tokens, suppressed))
+        random = self.model.generator(options, number)
+        given = search, most, options.batch_tokens, suppressed
+        found = iter(self.model.search(prompts, *given, random=random))
         for article, units in zip(articles, read, strict=True):
             best = next(found)[0] if units else NOTHING
             text = join_words(self.model.coder.decode(best.tokens))

@@ -129,8 +129,10 @@ def encode_whole(
     return tokens
 
 
-def seed_of(seed: int, number: int) -> int:
+def seed_of(seed: int | None, number: int) -> int | None:
     """The seed of one batch or text: each number of a caller's seed gives other random numbers."""
+    if seed is None:
+        return None
     words = np.random.SeedSequence((seed % 2**64, number)).generate_state(2, np.uint32)
     return int(words[0]) << 31 | int(words[1]) >> 1
 

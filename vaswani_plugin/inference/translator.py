@@ -338,9 +338,8 @@ class Translator:
         done: Callable[[int], object] = lambda count: None,
     ) -> list[list[Hypothesis]]:
         def answer(batch: list[int]) -> list[list[Hypothesis]]:
-            number, seed = next(batches), options.seed
-            own = None if seed is None else seed_of(seed, number)
-            found = self.engine.decode([pieces[n] for n in batch], search, own)
+            seed = seed_of(options.seed, next(batches))
+            found = self.engine.decode([pieces[n] for n in batch], search, seed)
             done(len(batch))
             return found
 

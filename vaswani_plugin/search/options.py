@@ -86,8 +86,7 @@ class Options:
         top_k: draw among the k likeliest tokens only.
         top_p: draw among the fewest tokens whose probabilities sum to at least p.
         temperature: divides the logits; below 1 makes likely tokens likelier; None: 1.
-        seed: makes samples of `Translator` and `LanguageModel` repeatable: the same texts give the
-            same samples. None: a new one.
+        seed: makes samples repeatable: the same texts give the same samples. None: a new one.
     """
 
     beam: int | None = None
@@ -109,7 +108,7 @@ class Options:
         """
         if self.sampling and (self.beam or 1) > 1:
             raise UserError("beam and sampling exclude each other")
-        width = self.nbest if self.sampling else self.beam or beam
+        width = self.nbest if self.sampling else beam if self.beam is None else self.beam
         if self.nbest > width:
             raise UserError(
                 f"{self.nbest} hypotheses: a beam of {width} finds no more than {width}; give "
