@@ -70,7 +70,10 @@ class VaswaniLabelSmoothing(FairseqCriterion):
         Any fairseq model will do; ours give features and projection separately. Without `reduce`
         the loss is (N,) and unfused.
         """
-        if reduce and self._projects_in_loss(model):
+        # Ours use the projection outside of the model's `forward`. With --find-unused-parameters
+        # PyTorch's DDP marks it as unused, then refuses its gradient.
+        is_plain = self.unfused_loss or getattr(model, "find_unused_parameters", False)
+        if reduce and not is_plain and hasattr(model, "projected_loss"):
             sums = self._projected(model, sample)
         else:
             sums = self._plain(model, sample, reduce)
@@ -86,13 +89,6 @@ class VaswaniLabelSmoothing(FairseqCriterion):
             logging_output["n_correct"] = sums.correct.data
             logging_output["total"] = sample["target"].ne(self.padding_idx).sum()
         return sums.loss, sample_size, logging_output
-
-    def _projects_in_loss(self, model) -> bool:
-        # This loss uses the projection outside of the model's `forward`. With
-        # --find-unused-parameters PyTorch's DDP marks it as unused, then refuses its gradient.
-        if self.unfused_loss or getattr(model, "find_unused_parameters", False):
-            return False
-        return hasattr(model, "projected_loss")
 
     def _projected(self, model, sample) -> SmoothedLoss:
         features, _ = model(**_inputs(model, sample), features_only=True)

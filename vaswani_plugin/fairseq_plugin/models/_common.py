@@ -6,11 +6,13 @@ Axes: B batch, T tokens, D d_model, V vocabulary.
 import argparse
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
+import numpy as np
 import torch
 from fairseq.models import (
     FairseqEncoder,
+    FairseqEncoderDecoderModel,
     FairseqIncrementalDecoder,
     register_model_architecture,
 )
@@ -92,11 +94,6 @@ class CausalDecoder(FairseqIncrementalDecoder):
         return self.max_target_positions
 
 
-def pads_right(task: Any) -> bool:
-    """Whether a task pads its targets on the right, as fairseq's tasks do."""
-    return not getattr(getattr(task, "cfg", None), "left_pad_target", True)
-
-
 class ProjectedLoss:
     """Lets a criterion project the features; comes before fairseq's class in a model's bases."""
 
@@ -106,6 +103,34 @@ class ProjectedLoss:
     def projection_weight(self) -> Tensor:
         """The rows of the pre-softmax projection (V, D), or of the matrix that embeds."""
         return getattr(self.decoder, "projection", self.decoder.embedding).weight
+
+
+class TranslationModel(ProjectedLoss, FairseqEncoderDecoderModel):
+    """What our encoder-decoders share: their encoders take `known_lengths`."""
+
+    takes_known_lengths = True
+
+    @classmethod
+    def joined(cls, encoder: SourceEncoder, decoder: CausalDecoder, cfg: Any, task: Any) -> Self:
+        """Make a model of two built halves, which learn what fairseq asks them for."""
+        encoder.dictionary, decoder.dictionary = task.source_dictionary, task.target_dictionary
+        encoder.max_source_positions = cfg.max_source_positions
+        decoder.max_target_positions = cfg.max_target_positions
+        of_task = getattr(task, "cfg", None)  # of fairseq's older tasks nothing is known
+        decoder.trains_right_padded = not getattr(of_task, "left_pad_target", True)
+        return cls(encoder, decoder)
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None,
+        prev_output_tokens: Tensor,
+        known_lengths: np.ndarray | None = None,
+        **options: Any,
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
+        """Predict each next token: see `forward` of the encoder, and of the decoder for options."""
+        encoder_out = self.encoder(src_tokens, src_lengths, known_lengths)
+        return self.decoder(prev_output_tokens, encoder_out, **options)
 
 
 def set_training_switches(stack: Stack, cfg: Configuration) -> None:

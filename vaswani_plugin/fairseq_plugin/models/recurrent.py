@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 import torch.nn.functional as F
-from fairseq.models import FairseqEncoderDecoderModel, register_model
+from fairseq.models import register_model
 from torch import Tensor, nn
 
 from vaswani_plugin.fairseq_plugin.configurations import (
@@ -25,9 +25,8 @@ from vaswani_plugin.fairseq_plugin.models._common import (
     CausalDecoder,
     EncoderOut,
     IncrementalState,
-    ProjectedLoss,
     SourceEncoder,
-    pads_right,
+    TranslationModel,
     register_rows,
 )
 from vaswani_plugin.model.ancestors import (
@@ -114,10 +113,8 @@ class LSTMDecoder(TargetReader, CausalDecoder):
         return self.layers.attention
 
 
-class RecurrentModel(ProjectedLoss, FairseqEncoderDecoderModel):
+class RecurrentModel(TranslationModel):
     """An LSTM encoder and an LSTM decoder; a subclass says which."""
-
-    takes_known_lengths = True
 
     configuration: ClassVar[type[RecurrentConfiguration]]
 
@@ -127,26 +124,9 @@ class RecurrentModel(ProjectedLoss, FairseqEncoderDecoderModel):
         cfg = configuration_of(cfg, cls.configuration)
         dictionaries = task.source_dictionary, task.target_dictionary
         built = build_recurrent(cfg, *dictionaries, LSTMEncoder, LSTMDecoder)
-        encoder, decoder = built.encoder, built.decoder
-        encoder.dictionary, decoder.dictionary = dictionaries
-        encoder.max_source_positions = cfg.max_source_positions
-        decoder.max_target_positions = cfg.max_target_positions
-        decoder.trains_right_padded = pads_right(task)
-        model = cls(encoder, decoder)
+        model = cls.joined(built.encoder, built.decoder, cfg, task)
         initialize_uniformly(model)
         return accelerated(model)
-
-    def forward(
-        self,
-        src_tokens: Tensor,
-        src_lengths: Tensor | None,
-        prev_output_tokens: Tensor,
-        features_only: bool = False,
-        known_lengths: np.ndarray | None = None,
-    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
-        """Predict each next token: see `LSTMEncoder.forward` and `LSTMDecoder.forward`."""
-        encoder_out = self.encoder(src_tokens, src_lengths, known_lengths)
-        return self.decoder(prev_output_tokens, encoder_out, features_only=features_only)
 
 
 @register_model("vaswani_seq2seq_lstm", dataclass=Seq2SeqLSTMConfig)

@@ -9,7 +9,7 @@ Axes: B batch, S source length, T target length, D d_model, H heads, V vocabular
 from typing import Any
 
 import numpy as np
-from fairseq.models import FairseqEncoderDecoderModel, register_model
+from fairseq.models import register_model
 from torch import Tensor
 
 from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig, configuration_of
@@ -17,9 +17,8 @@ from vaswani_plugin.fairseq_plugin.models._common import (
     CausalDecoder,
     EncoderOut,
     IncrementalState,
-    ProjectedLoss,
     SourceEncoder,
-    pads_right,
+    TranslationModel,
     register_rows,
     set_training_switches,
 )
@@ -135,10 +134,8 @@ class VaswaniDecoder(Decoder, CausalDecoder):
 
 
 @register_model("vaswani_transformer", dataclass=VaswaniTransformerConfig)
-class VaswaniTransformer(ProjectedLoss, FairseqEncoderDecoderModel):
+class VaswaniTransformer(TranslationModel):
     """Figure 1. `--arch` names a row of `vaswani_plugin/model/architectures.py`."""
-
-    takes_known_lengths = True
 
     @classmethod
     def build_model(cls, cfg: VaswaniTransformerConfig, task: Any) -> "VaswaniTransformer":
@@ -149,31 +146,9 @@ class VaswaniTransformer(ProjectedLoss, FairseqEncoderDecoderModel):
             words = task.grammar.ends_word, task.grammar.is_word
         source, target = task.source_dictionary, task.target_dictionary
         built = build(cfg, source, target, words, VaswaniEncoder, VaswaniDecoder)
-        encoder, decoder = built.encoder, built.decoder
-        encoder.dictionary, encoder.max_source_positions = source, cfg.max_source_positions
-        decoder.dictionary, decoder.max_target_positions = target, cfg.max_target_positions
-        decoder.trains_right_padded = pads_right(task)
-        for stack in (encoder, decoder):
+        for stack in (built.encoder, built.decoder):
             set_training_switches(stack, cfg)
-        return accelerated(cls(encoder, decoder))
-
-    def forward(
-        self,
-        src_tokens: Tensor,
-        src_lengths: Tensor | None,
-        prev_output_tokens: Tensor,
-        features_only: bool = False,
-        alignment_layer: int | None = None,
-        known_lengths: np.ndarray | None = None,
-    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
-        """Predict each next token; see `VaswaniEncoder.forward` and `VaswaniDecoder.forward`."""
-        encoder_out = self.encoder(src_tokens, src_lengths, known_lengths)
-        return self.decoder(
-            prev_output_tokens,
-            encoder_out,
-            features_only=features_only,
-            alignment_layer=alignment_layer,
-        )
+        return accelerated(cls.joined(built.encoder, built.decoder, cfg, task))
 
 
 register_rows("vaswani_transformer", (*ARCHITECTURES, *PARSERS))

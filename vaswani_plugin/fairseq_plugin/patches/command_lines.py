@@ -15,7 +15,7 @@ import torch
 from fairseq import options
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from vaswani_plugin.errors import UserError, message_line, wants_traceback
+from vaswani_plugin.errors import UserError, one_line, wants_traceback
 from vaswani_plugin.fairseq_plugin.defaults import CLIPPING, task_of, values_of
 from vaswani_plugin.fairseq_plugin.patches._patching import patch
 
@@ -40,9 +40,9 @@ def is_users_error(error: BaseException) -> bool:
 
 
 def print_in_one_line(error: BaseException) -> None:
-    """Print ``error: `` and the error's message without line breaks to stderr."""
+    """Print an error's message to stderr."""
     sys.stdout.flush()
-    print(message_line("error: " + " ".join(str(error).split())), file=sys.stderr)
+    print(f"error: {one_line(error)}", file=sys.stderr)
 
 
 def is_fairseq_command(argv0: str) -> bool:

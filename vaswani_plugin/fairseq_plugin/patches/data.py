@@ -6,7 +6,6 @@ import queue
 import threading
 import time
 import types
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -95,18 +94,17 @@ def stop_batch_threads_before_exit() -> None:
     if hasattr(iterators.BackgroundConsumer.run, "patched_by"):
         return
     stopping = threading.Event()
-    consumers: weakref.WeakSet[iterators.BackgroundConsumer] = weakref.WeakSet()
 
     @patch(iterators.BackgroundConsumer, "run")
     def run(original: Callable, self: iterators.BackgroundConsumer) -> None:
-        consumers.add(self)
         self._source = itertools.takewhile(lambda _: not stopping.is_set(), self._source)
         original(self)
 
     def stop() -> None:
         stopping.set()
         deadline = time.monotonic() + SECONDS_TO_STOP
-        for consumer in list(consumers):
+        threads = threading.enumerate()
+        for consumer in (t for t in threads if isinstance(t, iterators.BackgroundConsumer)):
             while consumer.is_alive() and time.monotonic() < deadline:
                 with suppress(queue.Empty):  # the thread may wait for room in its queue
                     consumer._queue.get_nowait()

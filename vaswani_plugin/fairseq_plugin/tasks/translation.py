@@ -77,12 +77,7 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         self.datasets[split] = KnownLengths(self.datasets[split])
 
     def get_batch_iterator(
-        self,
-        dataset: FairseqDataset,
-        max_tokens: int | None = None,
-        max_sentences: int | None = None,
-        *args: Any,
-        **kwargs: Any,
+        self, dataset: FairseqDataset, max_tokens: int | None = None, *args: Any, **kwargs: Any
     ) -> EpochBatchIterating:
         """Batches of a data set; see fairseq's task. For the training set, logs how full they are.
 
@@ -92,13 +87,13 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         is_training = dataset is self.datasets.get(self.cfg.train_subset)
         # Each epoch asks again, and fairseq keeps the batches.
         if not is_training or dataset.dataset.tgt is None or dataset in self.dataset_to_epoch_iter:
-            return make_batches(dataset, max_tokens, max_sentences, *args, **kwargs)
+            return make_batches(dataset, max_tokens, *args, **kwargs)
         indices = indices_in_training(dataset, kwargs.get("max_positions"))
         if self.cfg.real_tokens and len(indices):
             multiple = kwargs.get("required_batch_size_multiple", 1)
             wanted = self.cfg.real_tokens
             max_tokens = fitting_max_tokens(dataset, indices, max_tokens, wanted, multiple)
-        batches = make_batches(dataset, max_tokens, max_sentences, *args, **kwargs)
+        batches = make_batches(dataset, max_tokens, *args, **kwargs)
         count = len(batches.frozen_batches)
         logger.info(
             "%d training batches of --max-tokens %s hold on average %.0f source and %.0f target"
