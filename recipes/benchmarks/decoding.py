@@ -145,15 +145,14 @@ def our_search(args: argparse.Namespace, dtype: str) -> Decode:
     from vaswani_plugin.inference.search_engine import TorchEngine
     from vaswani_plugin.search.options import SearchOptions
     from vaswani_plugin.text.binary import languages_of
+    from vaswani_plugin.text.dictionary import dictionary_name
     from vaswani_plugin.text.settings import Settings
 
     device = "cuda" if args.gpu else "cpu"
-    engine = TorchEngine(
-        load_model(args.model, args.data_bin, Settings, languages_of(args.data_bin)),
-        device,
-        dtype,
-        args.threads,
-    )
+    sides = map(dictionary_name, languages_of(args.data_bin))
+    names = dict(zip(("source", "target"), sides, strict=True))
+    loaded = load_model(args.model, args.data_bin, Settings, names)
+    engine = TorchEngine(loaded, device, dtype, args.threads)
     least, a, b = lengths(args)
     limits = {"max_len_a": a, "max_len_b": b, "min_len": least}
     wanted = SearchOptions(beam=args.beam, lenpen=LENPEN, length_penalty="fairseq", **limits)

@@ -16,8 +16,6 @@ from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
     CTRANSLATE2_MODEL,
     ONNX_ENCODER,
-    SYMBOLS,
-    WORDS,
     AnySettings,
     Settings,
     TextSettings,
@@ -87,20 +85,12 @@ class Bundle:
             raise wrong_kind(str(folder), type(pipeline.settings), kind)
         return cls(folder, pipeline)
 
-    @property
-    def languages(self) -> tuple[str, str] | None:
-        """The names of the dictionaries' sides; a language model has none."""
-        settings = self.pipeline.settings
-        if isinstance(settings, Settings):
-            return settings.source_language, settings.target_language
-        return (WORDS, SYMBOLS) if isinstance(settings, TreeSettings) else None
-
     def load_model(self) -> "Loaded":
         """Load the model and its dictionaries; see `checkpoints.load_model`."""
         from vaswani_plugin.inference.checkpoints import load_model
 
-        kind, path = type(self.pipeline.settings), weights_path(self.folder)
-        return load_model(path, self.folder, kind, self.languages)
+        settings, folder = self.pipeline.settings, self.folder
+        return load_model(weights_path(folder), folder, type(settings), settings.dictionaries())
 
 
 class Engine(Protocol):

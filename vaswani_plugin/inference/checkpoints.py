@@ -35,7 +35,7 @@ from vaswani_plugin.model.configuration import (
     configuration_class,
     family_of,
 )
-from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, Dictionary, dictionary_name
+from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.lines import read_json
 from vaswani_plugin.text.settings import (
     CONFIG,
@@ -179,7 +179,7 @@ TASKS: dict[type[AnySettings], tuple[str, ...]] = {
 class Loaded(NamedTuple):
     """A model in evaluation mode, on the CPU, and what is known of it.
 
-    A language model has one dictionary, which stands for both, and no languages.
+    A language model has one dictionary, which stands for both.
     """
 
     model: Any
@@ -187,11 +187,10 @@ class Loaded(NamedTuple):
     source: Dictionary
     target: Dictionary
     task: Mapping[str, Any]
-    languages: tuple[str, str] | None
 
 
 def load_model(
-    path: Path, data: Path, kind: type[AnySettings], languages: tuple[str, str] | None
+    path: Path, data: Path, kind: type[AnySettings], dictionaries: Mapping[str, str]
 ) -> Loaded:
     """Load a checkpoint's model and its dictionaries.
 
@@ -199,7 +198,7 @@ def load_model(
         path: the checkpoint.
         data: the folder of its dictionaries.
         kind: of the settings of a bundle with such a model.
-        languages: of the dictionaries, source and target; a language model has none.
+        dictionaries: their names by side, "source" and "target"; a language model has no source.
 
     Raises:
         ForeignModel: only fairseq builds this model, or knows its task.
@@ -222,8 +221,7 @@ def load_model(
         if not family:
             raise ForeignModel(f"{path} holds {options.get('_name')!r}")
         weights, of_task = state["model"], task
-        if languages is None:
-            target = source = Dictionary.load(data / TEXT_DICTIONARY)
+        if kind is TextSettings:
             if task.get("add_bos_token"):
                 raise UserError(
                     f"{path} was trained with --add-bos-token, which only fairseq's own commands "
@@ -233,14 +231,14 @@ def load_model(
             positions = options.get("max_target_positions") or task["tokens_per_sample"]
             options, of_task = {**options, "max_target_positions": positions}, {}
             weights = {key.removeprefix("decoder."): value for key, value in weights.items()}
-        else:
-            source, target = (Dictionary.load(data / dictionary_name(side)) for side in languages)
-        digests = {"source": source.digest(), "target": target.digest()}
+        sides = {side: Dictionary.load(data / name) for side, name in dictionaries.items()}
+        source, target = sides.get("source", sides["target"]), sides["target"]
+        digests = {side: dictionary.digest() for side, dictionary in sides.items()}
         refuse_other_dictionaries(data, state.get("task_state") or {}, digests)
         sizes = configuration_class(family).from_checkpoint(options, of_task)
         with mismatches_explained(str(path)):
             model = make_model(family, sizes, source, target, weights)
-        return Loaded(model, sizes, source, target, task, languages)
+        return Loaded(model, sizes, source, target, task)
 
 
 def make_model(

@@ -18,7 +18,7 @@ from vaswani_plugin.inference.bundle import Bundle, optional
 from vaswani_plugin.inference.search_engine import SearchEngine
 from vaswani_plugin.inference.texts import Tokens
 from vaswani_plugin.search.models import EncoderDecoderModel, Start, all_rows, chosen_rows
-from vaswani_plugin.text.dictionary import Dictionary, dictionary_name
+from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.lines import read_json
 from vaswani_plugin.text.settings import CONFIG, ONNX_ENCODER, OURS
 
@@ -158,8 +158,8 @@ class OnnxEngine(SearchEngine):
     """Our `Engine` over onnxruntime: all options of our search, on the CPU."""
 
     def __init__(self, bundle: Bundle, threads: int | None = None) -> None:
-        folder, names = bundle.folder, map(dictionary_name, bundle.languages or ())
-        source, target = (Dictionary.load(folder / name) for name in names)
+        folder, names = bundle.folder, bundle.pipeline.settings.dictionaries()
+        source, target = (Dictionary.load(folder / names[side]) for side in ("source", "target"))
         threads = threads or torch.get_num_threads()
         model = OnnxTransformer(folder, source.pad(), threads)
         super().__init__([model], source, target, torch.device("cpu"), threads)
