@@ -92,7 +92,12 @@ class VaswaniTrainer(Trainer):
             )
         # with --no-last-checkpoints a start begins anew
         chosen = given if is_named or options.no_last_checkpoints else self._choose(last)
-        self._refuse_what_some_workers_lack(chosen)
+        is_seen = PathManager.isfile(str(chosen))
+        if preemption.any_worker(self, is_seen) and preemption.any_worker(self, not is_seen):
+            raise UserError(  # they would wait for each other for ever
+                f"checkpoint {chosen}: only some workers see it; give all nodes the same"
+                " --save-dir, in a folder that they share"
+            )
         with mismatches_explained(str(chosen)):
             loaded = super().load_checkpoint(str(chosen), *args, **kwargs)
         if chosen != given:
@@ -110,19 +115,6 @@ class VaswaniTrainer(Trainer):
             group, device = self.data_parallel_process_group, self.device
             name = distributed_utils.broadcast_object(name, 0, group, device)
         return last.with_name(name)
-
-    def _refuse_what_some_workers_lack(self, chosen: Path) -> None:
-        """Refuse a file that only some workers see: they would wait for each other for ever."""
-        workers = self.data_parallel_world_size
-        if workers == 1:
-            return
-        seen = torch.tensor([float(PathManager.isfile(str(chosen)))], device=self.device)
-        distributed_utils.all_reduce(seen, group=self.data_parallel_process_group)
-        if 0 < seen.item() < workers:
-            raise UserError(
-                f"checkpoint {chosen}: only {seen.item():.0f} of {workers} workers see it; give all"
-                " nodes the same --save-dir, in a folder that they share"
-            )
 
     # --- the steps ---
 
