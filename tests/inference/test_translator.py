@@ -19,7 +19,6 @@ from tqdm.auto import tqdm
 from vaswani_plugin import Translator
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.texts import Hypothesis, TextTooLong
-from vaswani_plugin.text.raw_text import join_sentences, split_sentences
 
 SHORT = ["The cat slept.", "Why?", "It rained near the sea!", 'He said: "We bought apples."']
 TEXTS = [*SENTENCES, "", "a bird", " \t", "The cat!", "Small clouds; the sea."]
@@ -159,24 +158,6 @@ def test_the_bar_moves_with_every_batch_and_changes_nothing(translator, monkeypa
     monkeypatch.setattr(tqdm, "update", lambda bar, count: moves.append(count))
     translator.translate(texts, progress=True, **options)
     assert sum(moves) == len(texts) and len(moves) > 2
-
-
-def test_sentences_are_cut_and_are_the_text_together():
-    for text, wanted in (
-        (
-            "The cat slept. Dr. Smith came at 3.15 p.m.",
-            ["The cat slept. ", "Dr. Smith came at 3.15 p.m."],
-        ),
-        ("One. --- !!! Two.  ", ["One. --- !!! ", "Two.  "]),
-        ("他来了。我走了！", ["他来了。", "我走了！"]),
-        ("The\u2028cat.\u00a0He\rran. Why", ["The\u2028cat.\u00a0", "He\rran. ", "Why"]),
-    ):
-        found = split_sentences(text, "zh" if text[0] == "他" else "en")
-        assert found == wanted and "".join(found) == text
-    long = [f"Number {n} sleeps near the sea. " for n in range(2000)]
-    assert split_sentences("".join(long), "en") == long
-    assert join_sentences(["a.", "", "b."], "de") == "a. b."
-    assert join_sentences(["a。", "b。"], "zh") == "a。b。"
 
 
 def test_each_sentence_is_translated_by_itself(translator):

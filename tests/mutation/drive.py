@@ -41,6 +41,7 @@ ROOMS = {
     "metrics": ["tests/cli", "tests/contracts/test_refusals.py"],
     "fairseq_plugin": [
         *("tests/search/test_constraints.py", "tests/search/test_options.py"),
+        "tests/search/test_equals_fairseq.py",
         *("tests/test_registration.py", "tests/faults", "tests/distributed"),
     ],
     "text": ["tests/data_prep", "tests/contracts"],

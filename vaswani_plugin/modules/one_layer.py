@@ -40,11 +40,9 @@ class OneLayer(nn.Module):
         self.w_1 = _matrix(d_hidden, d_1)
         self.w_2 = _matrix(d_1, d_embedding)
 
-    def scores(self, x: Tensor) -> Tensor:
-        """M = Q K^T, (B, T, T)."""
-        if not self.projections:
-            return x @ x.transpose(-2, -1)
-        return (x @ self.w_q) @ (x @ self.w_k).transpose(-2, -1)
+    def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Q, K and V, (B, T, H)."""
+        return (x @ self.w_q, x @ self.w_k, x @ self.w_v) if self.projections else (x, x, x)
 
     def hidden_states(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """h = softmax(M / sqrt(d_hidden)) V, which is Eq. 1.
@@ -57,9 +55,8 @@ class OneLayer(nn.Module):
             h (B, T, H) and the weights (B, T, T). Without projections h_i = sum_j alpha_ij x_j,
             where alpha_i is the softmax of x_i . x_j.
         """
-        if not self.projections:
-            return scaled_dot_product_attention(x, x, x, mask, scale=1.0)
-        return scaled_dot_product_attention(x @ self.w_q, x @ self.w_k, x @ self.w_v, mask)
+        scale = None if self.projections else 1.0
+        return scaled_dot_product_attention(*self.queries_keys_values(x), mask, scale)
 
     def output(self, h: Tensor) -> Tensor:
         """O = ReLU(ReLU(h W_1) W_2), (B, T, D)."""

@@ -1,4 +1,4 @@
-"""Invisible characters go where they mean nothing, and stay where a script needs them."""
+"""Raw text: invisible characters that mean nothing go, and sentences are cut."""
 
 import re
 import unicodedata
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vaswani_plugin.text.raw_text import remove_invisible
+from vaswani_plugin.text.raw_text import join_sentences, remove_invisible, split_sentences
 
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 SCOTLAND = "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f"
@@ -64,3 +64,21 @@ def test_visible_text_stays_and_twice_is_once(line):
     assert visible(found) == visible(line)
     # Whatever goes is of the class that Moses' remove-non-printing-char.perl replaces.
     assert not re.search("[\0-\x08\ufeff]", found)
+
+
+def test_sentences_are_cut_and_are_the_text_together():
+    for text, wanted in (
+        (
+            "The cat slept. Dr. Smith came at 3.15 p.m.",
+            ["The cat slept. ", "Dr. Smith came at 3.15 p.m."],
+        ),
+        ("One. --- !!! Two.  ", ["One. --- !!! ", "Two.  "]),
+        ("他来了。我走了！", ["他来了。", "我走了！"]),
+        ("The\u2028cat.\u00a0He\rran. Why", ["The\u2028cat.\u00a0", "He\rran. ", "Why"]),
+    ):
+        found = split_sentences(text, "zh" if text[0] == "他" else "en")
+        assert found == wanted and "".join(found) == text
+    long = [f"Number {n} sleeps near the sea. " for n in range(2000)]
+    assert split_sentences("".join(long), "en") == long
+    assert join_sentences(["a.", "", "b."], "de") == "a. b."
+    assert join_sentences(["a。", "b。"], "zh") == "a。b。"
