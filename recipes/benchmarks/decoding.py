@@ -145,12 +145,11 @@ def our_search(args: argparse.Namespace, dtype: str) -> Decode:
     from vaswani_plugin.inference.search_engine import TorchEngine
     from vaswani_plugin.search.options import SearchOptions
     from vaswani_plugin.text.binary import languages_of
-    from vaswani_plugin.text.dictionary import dictionary_name
+    from vaswani_plugin.text.dictionary import dictionary_names
     from vaswani_plugin.text.settings import Settings
 
     device = "cuda" if args.gpu else "cpu"
-    sides = map(dictionary_name, languages_of(args.data_bin))
-    names = dict(zip(("source", "target"), sides, strict=True))
+    names = dictionary_names(*languages_of(args.data_bin))
     loaded = load_model(args.model, args.data_bin, Settings, names)
     engine = TorchEngine(loaded, device, dtype, args.threads)
     least, a, b = lengths(args)

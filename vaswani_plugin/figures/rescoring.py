@@ -29,7 +29,7 @@ from vaswani_plugin.inference.texts import batches_by_length
 from vaswani_plugin.metrics.segments import first_gap
 from vaswani_plugin.text.binary import languages_of
 from vaswani_plugin.text.bpe import join_bpe
-from vaswani_plugin.text.dictionary import dictionary_name, plain_units
+from vaswani_plugin.text.dictionary import dictionary_names, plain_units
 from vaswani_plugin.text.lines import read_text
 from vaswani_plugin.text.settings import Settings
 
@@ -52,7 +52,7 @@ def load_scorer(paths: Sequence[Path], data: Path, device: torch.device) -> Sear
     languages = languages_of(data)
     if languages is None:
         raise UserError(f"--data {data}: holds no binarized pairs of two languages")
-    names = dict(zip(("source", "target"), map(dictionary_name, languages), strict=True))
+    names = dictionary_names(*languages)
     found = [load_model(path, data, Settings, names) for path in paths]
     for loaded in found:
         loaded.model.to(device)

@@ -37,13 +37,7 @@ from vaswani_plugin.model.configuration import (
 )
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.lines import read_json
-from vaswani_plugin.text.settings import (
-    CONFIG,
-    AnySettings,
-    Settings,
-    TextSettings,
-    TreeSettings,
-)
+from vaswani_plugin.text.settings import CONFIG, AnySettings, Settings, TextSettings, TreeSettings
 
 Checkpoint = dict[str, Any]
 

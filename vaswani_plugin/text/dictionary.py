@@ -125,3 +125,8 @@ def read_dictionary(path: str | Path) -> Entries:
 def dictionary_name(language: str) -> str:
     """Returns the file name of a language's dictionary."""
     return f"dict.{language}.txt"
+
+
+def dictionary_names(source: str, target: str) -> dict[str, str]:
+    """Returns the file names of two languages' dictionaries, by side."""
+    return {"source": dictionary_name(source), "target": dictionary_name(target)}

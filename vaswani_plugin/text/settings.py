@@ -21,7 +21,7 @@ from types import NoneType
 from typing import Any, Literal, get_args
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, dictionary_name
+from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, dictionary_names
 from vaswani_plugin.text.lines import read_json
 
 VERSION = 1
@@ -87,8 +87,7 @@ class Settings(_Fields):
 
     def dictionaries(self) -> dict[str, str]:
         """Names of the dictionaries' files, by side."""
-        languages = {"source": self.source_language, "target": self.target_language}
-        return {side: dictionary_name(language) for side, language in languages.items()}
+        return dictionary_names(self.source_language, self.target_language)
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ class TreeSettings(_Fields):
 
     def dictionaries(self) -> dict[str, str]:
         """Names of the dictionaries' files, by side."""
-        return {"source": dictionary_name(WORDS), "target": dictionary_name(SYMBOLS)}
+        return dictionary_names(WORDS, SYMBOLS)
 
 
 AnySettings = Settings | TextSettings | TreeSettings

@@ -151,6 +151,8 @@ def test_loss_and_evaluation_are_over_the_summaries_alone(summaries, tmp_path):
     path, flags = tmp_path / "model.pt", (*AFTER_SEP, "--tokens-per-sample", "32")
     found = evaluate(summaries, path, *flags)
     assert found == pytest.approx(nats / count / math.log(2), rel=1e-5)
+    with pytest.raises(UserError, match="--context-window and --loss-after exclude each other"):
+        evaluate(summaries, path, *flags, "--context-window", "4")
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,8 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, DictionaryDigests, LanguageMode
         Refuses samples of more tokens than the model has positions: fairseq would skip them; if it
         skips all, it reports "Perplexity: 1.00".
         """
+        if context_window > 0 and self.args.loss_after is not None:  # it would score padding
+            raise UserError("--context-window and --loss-after exclude each other; drop one")
         longest = int(np.max(dataset.sizes)) + context_window
         if longest > max_positions:
             length = self.args.tokens_per_sample + context_window
