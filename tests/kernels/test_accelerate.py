@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from vaswani_plugin import kernels
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.kernels import NAMES, accelerate, matrix_library
 from vaswani_plugin.kernels.fused_loss import fused_projected_loss
 from vaswani_plugin.kernels.layers import FusedAddNorm, OneDNNLinear
@@ -82,7 +83,10 @@ def test_subclasses_and_replaced_layers_are_left_alone():
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("on", NAMES), ("off", ()), ("fused_loss", ("fused_loss",))],
+    [
+        *(("on", NAMES), ("", NAMES), ("off", ()), ("fused_loss", ("fused_loss",))),
+        (" linear, add_norm ", ("linear", "add_norm")),
+    ],
 )
 def test_the_variable_chooses(monkeypatch, text, expected):
     monkeypatch.setenv(kernels.VARIABLE, text)
@@ -92,6 +96,16 @@ def test_the_variable_chooses(monkeypatch, text, expected):
     assert (FusedAddNorm in kinds(model)) == ("add_norm" in expected)
     assert (model.projected_loss is fused_projected_loss) == ("fused_loss" in expected)
     assert torch.backends.cuda.cudnn_sdp_enabled() == ("attention" not in expected)
+
+
+@pytest.mark.parametrize("text", ["none", "OFF", "fused-loss", "linear,fast", "linear,"])
+def test_an_unknown_name_is_an_error(monkeypatch, text):
+    """It would switch everything off, or all but the others."""
+    monkeypatch.setenv(kernels.VARIABLE, text)
+    with pytest.raises(UserError, match=f"{text}: no kernel .*: give on, off, .* packed_step, att"):
+        accelerate(make_model())
+    with pytest.raises(UserError):
+        kernels.packing()
 
 
 def test_linear_layers_stay_where_pytorchs_library_is_the_faster(monkeypatch):

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.kernels import layers as kernel
 from vaswani_plugin.kernels import matrix_library
 from vaswani_plugin.kernels.layers import FusedAddNorm, OneDNNLinear, keep_mask, linear
@@ -224,7 +225,9 @@ def test_it_steps_aside(case, monkeypatch):
         ("", "DEFAULT", "onednn", True, "onednn"),
         ("AuthenticAMD", "AVX512", "pytorch", True, "pytorch"),
         ("AuthenticAMD", "AVX512", None, False, "pytorch"),
-        ("AuthenticAMD", "AVX512", "onednn", False, "pytorch"),
+        ("", "DEFAULT", "", True, "pytorch"),
+        ("AuthenticAMD", "AVX512", "onednn", False, "this PyTorch has pytorch; give one"),
+        ("AuthenticAMD", "AVX512", "mkl", True, "this PyTorch has pytorch and onednn; give one"),
     ],
 )
 def test_processor_and_variable_decide(
@@ -236,9 +239,13 @@ def test_processor_and_variable_decide(
     monkeypatch.setattr(matrix_library, "has_onednn", lambda: has_onednn)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     monkeypatch.delenv(matrix_library.VARIABLE, raising=False)
-    if named:
+    if named is not None:
         monkeypatch.setenv(matrix_library.VARIABLE, named)
-    assert chosen_library() == expected
+    if " " in expected:
+        with pytest.raises(UserError, match=f"={named}: {expected}"):
+            chosen_library()
+    else:
+        assert chosen_library() == expected
 
 
 @pytest.mark.parametrize("rows", [LEAST_ROWS, LEAST_ROWS - 1])

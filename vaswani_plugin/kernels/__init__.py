@@ -11,10 +11,12 @@ measures the gain of each.
 """
 
 import os
+import re
 
 import torch
 from torch import nn
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.kernels.matrix_library import chosen_library
 from vaswani_plugin.kernels.packed_step import Packing
 
@@ -23,9 +25,17 @@ NAMES = ("linear", "add_norm", "fused_loss", "packed_step", "attention")
 
 
 def wanted_kernels() -> tuple[str, ...]:
-    """Return the names of the kernels that `VASWANI_KERNELS` asks for; all where it isn't set."""
-    text = os.environ.get(VARIABLE, "on").strip()
-    return {"on": NAMES, "": NAMES, "off": ()}.get(text, tuple(text.split(",")))
+    """Return the names of the kernels that `VASWANI_KERNELS` asks for; all where it isn't set.
+
+    Raises:
+        UserError: a name is unknown.
+    """
+    text = os.environ.get(VARIABLE, "").strip()
+    named = {"on": NAMES, "": NAMES, "off": ()}.get(text, tuple(re.split(r"\s*,\s*", text)))
+    if unknown := [name for name in named if name not in NAMES]:
+        known = f"give on, off, or some of {', '.join(NAMES)}"
+        raise UserError(f"{VARIABLE}={text}: no kernel {unknown[0]!r}: {known}")
+    return named
 
 
 def accelerate(model: nn.Module) -> nn.Module:

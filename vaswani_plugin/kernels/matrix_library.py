@@ -12,6 +12,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.processor import runs_on_host, vendor
 
 VARIABLE = "VASWANI_MATRIX_LIBRARY"
@@ -26,11 +27,18 @@ LEAST_ROWS = 24
 
 @cache
 def chosen_library() -> str:
-    """Return the library for this processor, or the one that `VASWANI_MATRIX_LIBRARY` names."""
-    if not has_onednn():
-        return "pytorch"
-    faster = (vendor(), torch.backends.cpu.get_cpu_capability()) in FASTER_WITH_ONEDNN
-    return os.environ.get(VARIABLE, "onednn" if faster else "pytorch")
+    """Return the library for this processor, or the one that `VASWANI_MATRIX_LIBRARY` names.
+
+    Raises:
+        UserError: it names another library, or oneDNN where this PyTorch has none.
+    """
+    known = ("pytorch", "onednn") if has_onednn() else ("pytorch",)
+    processor = vendor(), torch.backends.cpu.get_cpu_capability()
+    usual = known[-1] if processor in FASTER_WITH_ONEDNN else "pytorch"
+    named = os.environ.get(VARIABLE, "").strip() or usual
+    if named not in known:
+        raise UserError(f"{VARIABLE}={named}: this PyTorch has {' and '.join(known)}; give one")
+    return named
 
 
 def has_onednn() -> bool:
