@@ -217,7 +217,7 @@ train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its l
 }
 
 average() { # FLAG N: WORK/averaged.pt of N checkpoints, or of all that a short training has left
-  vaswani average --inputs "$work/checkpoints" "$@" --at-most --output "$work/averaged.pt"
+  to "$work/average.json" vaswani average --inputs "$work/checkpoints" "$@" --at-most --output "$work/averaged.pt" --format json
 }
 
 translate() { # FLAG...: the test set by WORK/averaged.pt, into WORK/test.tok, in its order
@@ -241,6 +241,7 @@ bundle() { # KEY=VALUE...: WORK/model, all that inference needs; the keys are pr
 finish() { # TITLE FILE...: WORK/result.json of the scores in these files, and a line for people
   [[ -z $from || $from == , ]] || die "--from $from: no such step"
   if [[ -n $dry_run ]] || ((node_rank > 0)); then return; fi
+  if [[ -f $work/average.json ]]; then set -- "$@" "averaged=$work/average.json"; fi
   python "$root/recipes/lib/steps.py" finish "$work" "$recipe" "$@"
   if [[ -d $work/model ]]; then vaswani card --model "$work/model" --result "$work/result.json" >/dev/null; fi
 }

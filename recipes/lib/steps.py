@@ -120,9 +120,12 @@ def finish(folder: str, recipe: str, title: str, *arguments: str) -> None:
         "processor": processor.description(),
     }
     write_json(work / "result.json", result)
+    mean = reports.get("averaged", {"inputs": [], "asked": 0})
+    few = len(mean["inputs"]) < mean["asked"]
+    fewer = f"average of only {len(mean['inputs'])} of {mean['asked']} checkpoints, " if few else ""
     print(
         f"{title}: {', '.join(scores_of(result))} ({training.arch}, {training.parameters:,} "
-        f"parameters, {training.updates:,} updates, {training.seconds / 60:.1f} min, "
+        f"parameters, {training.updates:,} updates, {fewer}{training.seconds / 60:.1f} min, "
         f"{training.tokens_per_second:,.0f} target tokens/s): {work / 'result.json'}"
     )
     losses = [point["loss"] for point in training.valid]

@@ -174,12 +174,20 @@ def test_quickstart(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "key", "said"),
-    [("lm", "ppl", "perplexity"), ("summarization", "rouge", "ROUGE-1"), ("parsing", "f1", "F1")],
+    ("name", "more", "key", "said"),
+    [
+        ("lm", ("--", "--max-update", 8), "ppl", "perplexity"),
+        ("summarization", (), "rouge", "ROUGE-1"),
+        ("parsing", (), "f1", "F1"),
+    ],
 )
-def test_other_models(name, key, said, tmp_path):
-    done = run_recipe(name, tmp_path / "my work")
-    assert result_of(tmp_path / "my work")[key] is not None and said in done.stdout
+def test_other_models(name, more, key, said, tmp_path):
+    done = run_recipe(name, tmp_path / "my work", *more)
+    result = result_of(tmp_path / "my work")
+    assert result[key] is not None and said in done.stdout
+    averaged = len(result["averaged"]["inputs"])
+    assert (averaged, result["averaged"]["asked"]) == (2 if more else 5, 5)
+    assert ("8 updates, average of only 2 of 5 checkpoints, " in done.stdout) == bool(more)
 
 
 @pytest.mark.parametrize("pair", sorted(path.name for path in FOLDER.glob("en-*")))

@@ -57,7 +57,7 @@ def average(
     output.parent.mkdir(parents=True, exist_ok=True)
     save_checkpoint(average_checkpoints(tqdm(paths, disable=None)), output)
     names = ", ".join(path.name for path in paths)
-    result = {"output": str(output), "inputs": [str(path) for path in paths]}
+    result = {"output": str(output), "inputs": [str(path) for path in paths], "asked": asked}
     show(result, f"wrote {output}, the average of {len(paths)}: {names}", format)
 
 

@@ -87,29 +87,55 @@ def test_a_shared_weight_is_saved_once(tmp_path):
     assert (tmp_path / "file.pt").stat().st_size < 1.2 * (500 + 250) * 40 * 4
 
 
-@pytest.mark.parametrize(("losses", "maximize"), [([1, 2, 3, 4], False), ([2, 4, 1, 3, 5], True)])
-def test_as_many_best_checkpoints_as_asked(tmp_path, monkeypatch, losses, maximize):
-    """The first losses are the best ones, as in fine-tuning, or not."""
+@pytest.fixture
+def save(tmp_path, monkeypatch):
+    """A function that saves at the end of an epoch as fairseq-train does; files are empty."""
     original = checkpoint_utils.save_checkpoint.__wrapped__
     for function in (checkpoint_utils.save_checkpoint, original):  # fairseq keeps the best there
         monkeypatch.setattr(function, "best", None, raising=False)
         monkeypatch.delattr(function, "best")
-    cfg = training_config("--arch", "vaswani_debug", "--keep-best-checkpoints", "3").checkpoint
-    cfg = cfg.copy()
-    cfg.save_dir, cfg.maximize_best_checkpoint_metric = str(tmp_path), maximize
-    for epoch, loss in enumerate(losses, start=1):
+
+    def save(epoch: int, updates: int, loss: float | None, *flags: str, maximize=False) -> set[str]:
+        cfg = training_config("--arch", "vaswani_debug", *flags).checkpoint.copy()
+        cfg.save_dir, cfg.maximize_best_checkpoint_metric = str(tmp_path), maximize
         trainer = SimpleNamespace(
             data_parallel_rank=0,
             checkpoint_suffix="",
             should_save_checkpoint_on_current_rank=True,
             consolidate_optimizer=lambda: None,
-            get_num_updates=lambda epoch=epoch: epoch,
+            get_num_updates=lambda: updates,
             save_checkpoint=lambda path, state: Path(path).write_text("") or path,
             task=None,
         )
         epochs = SimpleNamespace(epoch=epoch, end_of_epoch=lambda: True, state_dict=dict)
-        checkpoint_utils.save_checkpoint(cfg, trainer, epochs, 9 - loss if maximize else loss)
-    names = r"checkpoint\.best_loss_(\d)\.\d+\.pt"
-    found = (re.fullmatch(names, path.name) for path in tmp_path.glob("checkpoint.best_*"))
-    values = [int(match[1]) for match in found]
+        checkpoint_utils.save_checkpoint(cfg, trainer, epochs, loss)
+        return {path.name for path in tmp_path.glob("*.pt")}
+
+    return save
+
+
+@pytest.mark.parametrize(("losses", "maximize"), [([1, 2, 3, 4], False), ([2, 4, 1, 3, 5], True)])
+def test_as_many_best_checkpoints_as_asked(save, losses, maximize):
+    """The first losses are the best ones, as in fine-tuning, or not."""
+    for epoch, loss in enumerate(losses, start=1):
+        loss = 9 - loss if maximize else loss
+        names = save(epoch, epoch, loss, "--keep-best-checkpoints", "3", maximize=maximize)
+    found = (re.fullmatch(r"checkpoint\.best_loss_(\d)\.\d+\.pt", name) for name in names)
+    values = [int(match[1]) for match in found if match]
     assert sorted(9 - value if maximize else value for value in values) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("flags", "kept"),
+    [
+        (("--no-epoch-checkpoints",), {"_2_14", "_3_21"}),
+        (("--save-interval", "2"), {"_2_14", "_3_21", "2"}),
+        (("--keep-last-epochs", "1"), {"_2_14", "_3_21", "3"}),
+        (("--keep-interval-updates-pattern", "7"), {"_1_7", "_2_14", "_3_21", "1", "2", "3"}),
+    ],
+)
+def test_an_interval_that_ends_with_an_epoch_is_saved(save, flags, kept):
+    intervals = ("--save-interval-updates", "7", "--keep-interval-updates", "2")
+    for epoch in (1, 2, 3):
+        names = save(epoch, 7 * epoch, None, *intervals, *flags)
+    assert names == {f"checkpoint{name}.pt" for name in {*kept, "_last"}}

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -100,10 +101,13 @@ _BEST: dict[str, Any] = {}
 """While a checkpoint is saved: how many best ones are wanted, and a value worse than any."""
 
 
-def keep_as_many_best_checkpoints_as_asked() -> None:
-    """``--keep-best-checkpoints 3`` keeps one if the first validation is the best.
+def keep_the_checkpoints_that_were_asked_for() -> None:
+    """With ``--save-interval-updates 7`` and epochs of 7 updates no interval's checkpoint is kept.
 
-    fairseq compares with the worst file that is kept, even if there are fewer than wanted.
+    At an epoch's end fairseq saves the epoch's checkpoint only, even with
+    ``--no-epoch-checkpoints``: an average of the last five takes older ones. And
+    ``--keep-best-checkpoints 3`` keeps one if the first validation is the best: fairseq compares
+    with the worst file that is kept, even if there are fewer than wanted.
     """
 
     @patch(checkpoint_utils, "save_checkpoint")
@@ -112,8 +116,16 @@ def keep_as_many_best_checkpoints_as_asked() -> None:
     ) -> str | None:
         worst = "_-inf" if cfg.maximize_best_checkpoint_metric else "_inf"
         _BEST.update(count=cfg.keep_best_checkpoints, worst=worst + trainer.checkpoint_suffix)
+        interval, epoch, saved = cfg.save_interval_updates, epoch_itr.epoch, None
+        meets = interval > 0 and trainer.get_num_updates() % interval == 0
+        meets = meets and epoch_itr.end_of_epoch()
         try:
-            return original(cfg, trainer, epoch_itr, val_loss)
+            if meets:  # as fairseq saves it within an epoch
+                within = {"end_of_epoch": lambda: False, "state_dict": epoch_itr.state_dict}
+                saved = original(cfg, trainer, SimpleNamespace(epoch=epoch, **within), val_loss)
+            if not meets or not (cfg.no_epoch_checkpoints or epoch % cfg.save_interval):
+                saved = original(cfg, trainer, epoch_itr, val_loss)
+            return saved
         finally:
             _BEST.clear()
 
