@@ -102,9 +102,10 @@ def test_tables(files: dict, tmp_path: Path) -> None:
 
 
 def generated(h: list[str], d: list[str], t: list[str]) -> str:
-    """fairseq-generate's lines H, D and T, in another order than the corpus."""
+    """fairseq-generate's log, and its lines H, D and T in another order than the corpus."""
     rows = (f"T-{i}\t{t[i]}\nH-{i}\t-1.5\t{h[i]}\nD-{i}\t-1.5\t{d[i]}\n" for i in range(len(h)))
-    return "".join(reversed([*rows]))
+    log = f"2026 | INFO | data_utils | loaded {len(t)} examples from: bin/test.en-de.en\n"
+    return "".join([log, *reversed([*rows]), "Generate test with beam=4: BLEU4 = 1.00\n"])
 
 
 def test_generate_output_equals_the_plain_files(files: dict, tmp_path: Path) -> None:
@@ -118,6 +119,24 @@ def test_generate_output_equals_the_plain_files(files: dict, tmp_path: Path) -> 
     output.write_text(generated(HYPOTHESES, HYPOTHESES, ["x"] * 3), encoding="utf-8")
     flags += ["--reference", files["reference"]]
     assert vaswani("bleu", *flags).out == expected
+
+
+def test_a_skipped_tail_is_told_by_the_log_a_count_or_a_file(files: dict, tmp_path: Path) -> None:
+    """The numbers of what is there have no gap, and the last line is there."""
+    whole, output = generated(HYPOTHESES, HYPOTHESES, REFERENCES), tmp_path / "gen"
+    skipped = "".join(line for line in whole.splitlines(True) if line[1:3] != "-2")
+    without_log = skipped.partition("\n")[2]
+    counted = {"--count": 3, "--reference": files["reference"], "--source": files["reference"]}
+    for text, flags in (skipped, ()), *((without_log, flag) for flag in counted.items()):
+        output.write_text(text)
+        refused = vaswani("bleu", "--generate-output", output, *flags).error
+        assert "no H line of sentence 2 (1 of 3 missing)" in refused
+    assert "give --count N" in vaswani("bleu", "--generate-output", output).error
+    shown = vaswani("bleu", "--generate-output", output, "--count", 2)
+    assert shown.code == 0 and "sacreBLEU" in shown.out
+    for given in (("--generate-output", output), ("--hypothesis", files["hypothesis"])):
+        done = vaswani("bleu", *given, "--count", 1, "--reference", files["hypothesis"])
+        assert done.code == 1
 
 
 TOKENS = ["the &quot; small &quot; dog , it sleeps .", "she buys a red @-@ brown car .", "we go ."]

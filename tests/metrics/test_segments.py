@@ -12,7 +12,8 @@ def write(path: Path, data: str | bytes) -> Path:
     return path
 
 
-GENERATED = """2026 | INFO | some log line
+LOADED = "2026 | INFO | fairseq.data.data_utils | loaded {} examples from: bin/test.en-de.en\n"
+GENERATED = f"""{LOADED.format(11)}2026 | INFO | some log line
 S-1\tsource one
 T-1\tref one
 H-1\t-0.5\thyp one
@@ -24,7 +25,7 @@ S-10\tten
 T-10\tref ten
 H-10\t-0.5\thyp ten
 D-10\t-0.5\tdetok ten
-{others}S-0\tzero
+{{others}}S-0\tzero
 T-0\tref zero
 H-0\t-0.5\t
 D-0\t-0.5\t
@@ -48,21 +49,24 @@ def test_dropped_sentences_are_noticed(tmp_path: Path) -> None:
     path = write(tmp_path / "gen", GENERATED.format(others=""))
     with pytest.raises(ValueError, match=r"no H line of sentence 2 \(8 of 11 missing\)"):
         read_generate_output(path)
-    log = "2026 | INFO | fairseq.data.data_utils | loaded 3 examples from: bin/test.en-de.en\n"
-    path = write(tmp_path / "short", log + "H-0\t-1\ta\nD-0\t-1\ta\n")
-    with pytest.raises(ValueError, match=r"no H line of sentence 1 \(2 of 3 missing\)"):
-        read_generate_output(path)
+
+
+ONE = "H-0\t-1\ta\nD-0\t-1\ta\n"
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("Just a text.\n", "no H lines"),
-        ("H-0\t-1\ta\nD-0\t-1\ta\nH-1\t-1\ta\nD-1\n", "no D line of sentence 1 "),
+        (f"{LOADED.format(3)}{ONE}", r"no H line of sentence 1 \(2 of 3 missing\)"),
+        (f"{LOADED.format(2)}{ONE}H-1\t-1\ta\nD-1\n", "no D line of sentence 1 "),
         # A list of all that are missing would fill the memory.
-        ("H-0\t-1\ta\nH-1000000000000\t-1\tb\n", "no H line of sentence 1 "),
+        (f"{LOADED.format(1)}{ONE}H-1000000000000\t-1\tb\n", "no H line of sentence 1 "),
+        (f"{ONE}Generate test with beam=4: BLEU4 = 1.00\n", "how many .* give --count N, --source"),
+        (f"{LOADED.format(1)}T-0\ta\n{ONE}", "cut off: it does not end with `Generate"),
+        (f"{LOADED.format(2)}{ONE}{ONE.replace('0', '1')}{ONE}", "sentence 0 stands twice"),
     ],
-    ids=range(3),
+    ids=range(7),
 )
 def test_other_files_are_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):

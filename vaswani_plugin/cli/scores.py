@@ -39,6 +39,7 @@ def bleu(
     sacrebleu_tokenizer: Literal["13a", "zh", "ja-mecab", "ko-mecab", "char", "intl"] | None = None,
     compound_split: bool = False,
     source: Path | None = None,
+    count: Count | None = None,
     training_source: Path | None = None,
     format: Format = "text",
 ) -> None:
@@ -63,6 +64,8 @@ def bleu(
         compound_split: with --tokenized: also print BLEU with words split at hyphens
             (English-German).
         source: the source sentences; also prints BLEU by their length.
+        count: how many translations there must be; a --generate-output without its log does not
+            tell whether sentences were skipped.
         training_source: the training set's source; also prints BLEU by how rare a sentence's words
             are in it: by their mean frequency rank, and by the rarest word (needs --source).
     """
@@ -76,7 +79,7 @@ def bleu(
     from vaswani_plugin.metrics.segments import has_no_spaces, read_segments
 
     paths = hypothesis, generate_output, reference, source
-    segments = read_segments(*paths, tokenized=tokenized)
+    segments = read_segments(*paths, count=count, tokenized=tokenized)
     tokenizer = sacrebleu_tokenizer
     if tokenizer is None:
         tokenizer, warning = report.tokenizer_of(language)

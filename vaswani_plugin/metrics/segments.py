@@ -58,13 +58,17 @@ class GenerateOutput:
     references: list[str]
 
 
-def read_generate_output(path: Path) -> GenerateOutput:
+def read_generate_output(path: Path, total: int | None = None) -> GenerateOutput:
     """Read the output of fairseq-generate; only the first (best) entry of an n-best list is kept.
 
+    Args:
+        path: the file.
+        total: the number of sentences; None: the log in the file tells.
+
     Raises:
-        UserError: a file without H lines, or a sentence that is missing: a number is left out, or
-            there are fewer than the log says.
+        UserError: no H lines, sentences that are missing, several outputs, or an unknown total.
     """
+    is_ended, last = False, ""
     found: dict[str, dict[int, str]] = {"H": {}, "D": {}, "T": {}}
     loaded: dict[str, int] = {}
     for line in read_text(path, returns_inside=True):
@@ -72,7 +76,12 @@ def read_generate_output(path: Path) -> GenerateOutput:
         if not _NUMBERED.match(line):
             if match := _LOADED.search(line):  # the log
                 loaded[match[2]] = int(match[1].replace(",", ""))
+            is_ended = is_ended or line.startswith("Generate ")
             continue  # S and P lines
+        if kind == "H" and fields[0] != last:
+            last = fields[0]
+            if int(last) in found["H"]:
+                raise UserError(f"{path}: sentence {last} stands twice; give one run's output")
         text = fields[1:] if kind == "T" else fields[2:]
         if text:  # a line that is cut off is a missing one
             found[kind].setdefault(int(fields[0]), "\t".join(text))
@@ -80,7 +89,15 @@ def read_generate_output(path: Path) -> GenerateOutput:
         raise UserError(
             f"{path}: no H lines; give the output of fairseq-generate (without --quiet)"
         )
-    total = max(max(found["H"]) + 1, sum(loaded.values()))
+    if total is None and not loaded:
+        raise UserError(
+            f"{path}: it does not tell how many sentences there are, so that skipped ones might be "
+            "missing: give --count N, --source FILE or --reference FILE, or the output of "
+            "fairseq-generate --user-dir vaswani_plugin as it is, which holds its log"
+        )
+    if loaded and found["T"] and not is_ended:
+        raise UserError(f"{path}: cut off: it does not end with `Generate ... with beam=...`")
+    total = max(max(found["H"]) + 1, total or 0, sum(loaded.values()))
     for kind in ("H", "D") + (("T",) if found["T"] else ()):
         first = first_gap(found[kind])
         if first < total:
@@ -116,12 +133,14 @@ def read_segments(
     references: Sequence[Path] | None,
     source: Path | None = None,
     *,
+    count: int | None = None,
     tokenized: bool = False,
 ) -> Segments:
     """Read the text to score: a hypothesis a line, or the output of fairseq-generate.
 
-    The latter has references in its T lines. If its punctuation shows that it is tokenized, it is
-    scored over its words, too.
+    The latter has references in its T lines. `count` is how many sentences there must be; without
+    it, its log or the other files tell. If its punctuation shows that it is tokenized, it is scored
+    over its words, too.
     """
     warnings: list[str] = []
     if generate_output is None:
@@ -130,7 +149,10 @@ def read_segments(
         name, hypotheses = hypothesis, list(read_text(hypothesis))
         golds = list[list[str]]()
     else:
-        name, output = generate_output, read_generate_output(generate_output)
+        name = generate_output
+        other = [*(references or []), *([source] if source else [])]
+        total = len(list(read_text(other[0]))) if other and not count else count
+        output = read_generate_output(name, total)
         if tokenized and output.hypotheses != output.detokenized:
             raise UserError(
                 f"--tokenized: the references of {name} are detokenized, its H lines are not; give "
@@ -144,6 +166,8 @@ def read_segments(
                 raise UserError(f"{path}: every line is blank; a reference needs words")
     elif not golds[0]:
         raise UserError(f"{name}: no T lines; give --reference FILE")
+    if count not in (None, len(hypotheses)):
+        raise UserError(f"{name} has {len(hypotheses)} segments, --count is {count}")
     places = list(map(str, references or [])) or [f"the T lines of {name}"]
     for place, lines in zip(places, golds, strict=True):
         if damaged := sum(_DAMAGED in line for line in lines):

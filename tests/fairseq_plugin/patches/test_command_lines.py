@@ -10,8 +10,10 @@ from fairseq import options
 from fairseq_flags import parsed
 
 import vaswani_plugin
-from tests.conftest import PLUGIN
+from tests.conftest import PLUGIN, fairseq_environment
+from tests.support.commands import run_python
 from vaswani_plugin.fairseq_plugin.patches import command_lines
+from vaswani_plugin.metrics.segments import read_generate_output
 
 vaswani_plugin.register()
 
@@ -69,13 +71,17 @@ def test_training_is_quiet(stock_run):
     assert not re.search("warning", run.stdout, re.IGNORECASE)
 
 
-def test_generating_is_quiet_and_complete(toy_data_bin, run_fairseq, stock_checkpoint):
-    run = run_fairseq(
-        *("generate", toy_data_bin, "--path", stock_checkpoint, "--cpu", "--max-tokens", 500),
-        *("--beam", 1, "--max-len-b", 10),
+def test_generating_is_quiet_and_complete(toy_data_bin, stock_checkpoint, tmp_path):
+    """Its output holds its log, which says how many sentences there are."""
+    run = run_python(  # in a fork of this process, the log is set up otherwise
+        *("-m", "fairseq_cli.generate", toy_data_bin, "--path", stock_checkpoint, "--cpu"),
+        *("--max-tokens", 500, "--beam", 1, "--max-len-b", 10, "--user-dir", PLUGIN),
+        **{"capture_output": True, "text": True, "env": fairseq_environment()},
     )
     assert run.returncode == 0, run.stderr
     assert not re.search("warning|DEBUG", run.stderr + run.stdout)
+    (tmp_path / "output").write_text(run.stdout)
+    assert len(read_generate_output(tmp_path / "output").references) == 60
     assert sorted(int(n) for n in re.findall(r"^H-(\d+)", run.stdout, re.M)) == list(range(60))
 
 

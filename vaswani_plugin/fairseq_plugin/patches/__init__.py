@@ -30,7 +30,7 @@ PATCHES = (
     extensions.count_ngrams_without_libbleu,
     command_lines.print_users_errors_in_one_line,
     command_lines.silence_known_warnings,
-    command_lines.set_log_level_to_info,
+    command_lines.return_log_to_generate,
     command_lines.complete_command_lines,
     data.restore_removed_numpy_name,
     data.keep_last_batch,

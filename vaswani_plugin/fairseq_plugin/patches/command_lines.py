@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -98,15 +97,15 @@ def silence_known_warnings() -> None:
         warnings.filterwarnings("ignore", message=message)
 
 
-def set_log_level_to_info() -> None:
-    """fairseq-generate logs every library's DEBUG lines.
+def return_log_to_generate() -> None:
+    """fairseq-generate's output lacks its log, which has every library's DEBUG lines.
 
-    One of its tasks sets the root logger to DEBUG before the commands can set it to ``$LOGLEVEL``.
+    One of fairseq's models configures the root logger before this command does, which has then no
+    effect. The log tells `vaswani bleu` how many sentences there are.
     """
-    root = logging.getLogger()
-    wanted = os.environ.get("LOGLEVEL", "INFO").upper()
-    if is_fairseq_command(sys.argv[0]) and root.level == logging.DEBUG and wanted != "DEBUG":
-        root.setLevel(wanted)
+    program = Path(sys.argv[0])
+    if is_fairseq_command(sys.argv[0]) and program.stem.endswith("generate"):
+        logging.getLogger().handlers.clear()
 
 
 def complete_command_lines() -> None:
