@@ -40,6 +40,36 @@ def test_setup_speed_and_time() -> None:
     assert (run.updates, run.seconds, run.tokens_per_second) == (8, 3, 900)
 
 
+JSON = """{"epoch": 1, "update": 0.5, "loss": "6", "wps": "50", "num_updates": "2", "wall": "3"}
+{"epoch": 1, "valid_loss": "5.5", "valid_ppl": "45.2", "valid_num_updates": "4"}
+{"epoch": 1, "valid1_loss": "nan", "valid1_num_updates": "4"}
+{"epoch": 1, "train_loss": "5.8", "train_train_wall": "2", "train_num_updates": "4"}
+"""
+SIMPLE = """epoch 001:      2 / 4 loss=6, wps=50, num_updates=2, wall=3
+epoch 001 | valid on 'valid' subset | loss 5.5 | ppl 45.2 | num_updates 4
+epoch 001 | valid on 'valid1' subset | loss nan | num_updates 4
+epoch 001 | loss 5.8 | train_wall 2 | num_updates 4
+"""
+
+
+@pytest.mark.parametrize("head", ["", "2026 | INFO | x | ", "[2026][x][INFO] - ", "INFO:x:"])
+@pytest.mark.parametrize("log", [JSON, SIMPLE], ids=["json", "simple"])
+def test_every_format_of_a_log_is_read(head, log) -> None:
+    """As fairseq-train writes it, with --log-file, of Hydra and of Python's own logger."""
+    curves = read_curves([f"{head}{line}" for line in log.split("\n")], "x.log")
+    assert curves.pop("valid1")[0]["num_updates"] == 4
+    kept = {
+        k: {n: x for n, x in point.items() if n in "loss ppl wall"}
+        for k, (point,) in curves.items()
+    }
+    assert kept == {
+        "train_inner": {"loss": 6, "wall": 3},
+        "valid": {"loss": 5.5, "ppl": 45.2},
+        "train": {"loss": 5.8},
+    }
+    assert curves["train_inner"][0]["seconds"] == 3 and curves["train"][0]["interval"] == 4
+
+
 def test_a_resumed_run_goes_on_at_its_checkpoint_and_adds_its_times() -> None:
     log = SETUP + inner(10) + inner(20, wall=40) + LOADED.format(n=15) + inner(25, 2000, 30, 250)
     log += inner(35, wall=45) + LOADED.format(n=35) + inner(36, wall=0.5)

@@ -141,7 +141,7 @@ def curves(
     Example: vaswani curves work/multi30k other/train.log --label ours theirs --output curves.png
 
     Args:
-        log: a log of fairseq-train (--log-format json), or a recipe's work folder.
+        log: a log of fairseq-train, or a recipe's work folder.
         label: a name for each log, in the same order (default: the paths).
         series: what to show; loss and ppl include the validation's (default: all that the logs
             hold).

@@ -1,4 +1,13 @@
-"""Reads a training and its curves from the log of fairseq-train in `--log-format json`."""
+"""Reads a training and its curves from the log of fairseq-train, in any `--log-format` but none.
+
+What kind of statistics a line has is read from their text, not from the logger's name before it,
+which Hydra, `--log-file` and Python write in other ways:
+
+    {"epoch": 1, "loss": "5.3", "num_updates": "4"}          json: an interval within an epoch
+    {"epoch": 1, "valid_loss": "5.5", ...}                   a validation or, of "train_", an epoch
+    epoch 001:     10 / 30 loss=5.3, num_updates=10          simple, tqdm: an interval
+    epoch 001 | valid on 'valid' subset | loss 5.5 | ...     a validation; without a subset an epoch
+"""
 
 import json
 import math
@@ -14,7 +23,10 @@ LOG_OF_RECIPE = "logs/train.log"
 
 Curve = list[dict[str, float]]
 
-_RECORD = re.compile(r"\| (\w+) \| (\{.*\})\s*$")
+_JSON = re.compile(r'(?:^|[\s:])(\{".*\})\s*$')
+_PLAIN = re.compile(
+    r"epoch \d+(?::\s+\d+ / \d+ (?P<inner>.*)| \| (?:valid on '(?P<subset>.+?)' subset \| )?(.*))"
+)
 # The number of updates of the loaded checkpoint; without a checkpoint there is none.
 _START = re.compile(r"Loaded checkpoint .* \(epoch \d+ @ (\d+) updates\)|No existing checkpoint")
 _ARCH = re.compile(r"'model': (?:\{'_name': |Namespace\(.*?\barch=)'(\w+)'")
@@ -27,14 +39,19 @@ def statistics(line: str) -> tuple[str, dict[str, str]] | None:
     The kind is "train_inner" (an interval within an epoch), "train" (an epoch) or the name of a
     validation set. Any other line is None.
     """
-    if not (found := _RECORD.search(line)):
+    if found := _JSON.search(line):
+        try:
+            fields = {key: str(value) for key, value in json.loads(found[1]).items()}
+        except ValueError:
+            return None  # truncated, or a line of another program
+        kind = next((key[:-12] for key in fields if key.endswith("_num_updates")), "train_inner")
+        fields = {key.removeprefix(f"{kind}_"): value for key, value in fields.items()}
+    elif found := _PLAIN.search(line):
+        kind = "train_inner" if found["inner"] else found["subset"] or "train"
+        fields = dict(re.findall(r"(\w+)[ =]([^\s,]+)", found["inner"] or found[3]))
+    else:
         return None
-    try:
-        fields = json.loads(found[2])
-    except ValueError:
-        return None  # truncated, or a line of another program
-    fields = {key.removeprefix(f"{found[1]}_"): str(value) for key, value in fields.items()}
-    return (found[1], fields) if fields.get("num_updates", "").isdecimal() else None
+    return (kind, fields) if fields.get("num_updates", "").isdecimal() else None
 
 
 def read_curves(lines: Iterable[str], name: str) -> dict[str, Curve]:
@@ -81,7 +98,7 @@ def read_curves(lines: Iterable[str], name: str) -> dict[str, Curve]:
         points[update] = point
     found = {kind: list(curve.values()) for kind, curve in curves.items() if curve}
     if not found:
-        raise UserError(f"{name}: no training statistics in it: train with --log-format json")
+        raise UserError(f"{name}: no training statistics in it (--log-format none prints none)")
     return found
 
 
