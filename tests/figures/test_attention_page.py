@@ -117,7 +117,9 @@ def lines(tab) -> list[list[float]]:
     """[query, key, opacity] of every line drawn, sorted."""
     script = """[...document.querySelectorAll("#lines line")].map((line) =>
         ["y1", "y2", "stroke-opacity"].map((name) => Number(line.getAttribute(name))))"""
-    return sorted([y1 - 0.5, y2 - 0.5, opacity] for y1, y2, opacity in tab.evaluate(script))
+    drawn = tab.evaluate(script)
+    assert len({(y1, y2) for y1, y2, _ in drawn}) == len(drawn), "heads drawn over each other"
+    return sorted([y1 // 1, y2 // 1, opacity] for y1, y2, opacity in drawn)
 
 
 def assert_lines(tab, weights: np.ndarray, query: int | None, key: int | None = None):

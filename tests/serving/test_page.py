@@ -105,7 +105,8 @@ def test_no_text_becomes_markup(opened):
 
 
 def test_errors_are_shown_and_a_key_is_asked_for(chromium):
-    with running(fake_service(keys=["k"])) as service, chromium.new_page() as tab:
+    started = running(fake_service(keys=["k"], limits={"queue": 3}))
+    with started as service, chromium.new_page() as tab:
         tab.goto(service.url + "/")
         tab.fill("#text", "Hello")
         tab.click("#translate")
@@ -113,3 +114,13 @@ def test_errors_are_shown_and_a_key_is_asked_for(chromium):
         tab.fill("#key", "k")
         tab.click("#translate")
         says(tab, "translation", "HELLO")
+        # What goes wrong later leaves nothing beside another source.
+        for text, key in (("Bye", "x"), (" ", "k"), ("a\nb\nc\nd", "k")):
+            ask(tab, "Hello")
+            tab.fill("#key", key)
+            tab.fill("#text", text)
+            tab.click("#translate")
+            says(tab, "translation", "")
+            assert not tab.is_visible("#details") and tab.is_disabled("#copy")
+            tab.fill("#key", "k")
+        assert "(4 sentences) exceeds limit (3)" in tab.text_content("#error")

@@ -83,8 +83,8 @@ def read(**fields):
             "Invalid request: q parameter is not a string or a list of strings",
         ),
         ({"source": ["en"]}, 400, "Invalid request: source parameter is not a string"),
-        ({"q": "x" * 101}, 413, "Invalid request: request (101) exceeds text limit (100)"),
-        ({"q": ["a"] * 4}, 413, "Invalid request: request (4) exceeds text limit (3)"),
+        ({"q": "x" * 101}, 413, "Invalid request: request (101 characters) exceeds limit (100)"),
+        ({"q": ["a"] * 4}, 413, "Invalid request: request (4 texts) exceeds limit (3)"),
     ],
 )
 def test_what_is_wrong_is_said_in_the_words_of_libretranslate(fields, status, message):

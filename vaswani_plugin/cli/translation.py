@@ -163,8 +163,8 @@ def serve(
         host: address to listen on; 0.0.0.0 is all of this machine's.
         port: port to listen on; 0 chooses a free one.
         api_keys: require an API key; the file has one per line.
-        requests_per_minute: most requests per minute of one key, or without keys from one address
-            (default: no limit).
+        requests_per_minute: most requests per minute of one key, or from one address without a
+            right one (default: no limit).
         trusted_proxies: believe X-Forwarded-For of these addresses and networks, separated by
             commas: a web server in front of the service (default: of none).
         allow_origin: allow calls from this web site's pages; * allows all; may be repeated

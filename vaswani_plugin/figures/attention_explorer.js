@@ -128,9 +128,12 @@ function shown() { // [weight, head, query, key] of each line, faint ones left o
 
 function draw() {
   const svg = "http://www.w3.org/2000/svg", batch = document.createDocumentFragment();
+  const heads = [...view.heads].sort((a, b) => a - b), step = Math.min(0.11, 0.8 / heads.length);
   for (const [value, head, query, key] of shown()) {
     const line = document.createElementNS(svg, "line");
-    const ends = { x1: 0, y1: query + 0.5, x2: 1, y2: key + 0.5, "stroke-opacity": value.toFixed(3) };
+    // Heads lie side by side, so that each colour shows where they agree.
+    const y = 0.5 + step * (heads.indexOf(head) - (heads.length - 1) / 2);
+    const ends = { x1: 0, y1: query + y, x2: 1, y2: key + y, "stroke-opacity": value.toFixed(3) };
     for (const [name, number] of Object.entries(ends)) line.setAttribute(name, number);
     line.style.setProperty("--hue", hue(head));
     batch.append(line);

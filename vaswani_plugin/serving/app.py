@@ -14,6 +14,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Collection, Coroutine
 from contextlib import asynccontextmanager, suppress
 from functools import cache
+from ipaddress import IPv6Address
 from pathlib import Path
 from time import perf_counter, time
 from typing import Any, TypeVar
@@ -75,19 +76,30 @@ class Gate:
         self._limiter = MovingWindowRateLimiter(MemoryStorage())
 
     def check(self, key: Any, address: str) -> None:
-        """Count a request; refuse a missing or wrong key (403) and too many requests (429)."""
-        client, rate = address, self.requests_per_minute
-        if self.keys is not None:
-            if not isinstance(key, str) or not key:
-                raise Refusal(403, "Please contact the server operator to get an API key")
-            if key not in self.keys:
-                raise Refusal(403, "Invalid API key")
-            client = key
-        if rate is None or self._limiter.hit(limit := RateLimitItemPerMinute(rate), client):
-            return
-        wait = self._limiter.get_window_stats(limit, client).reset_time - time()
-        seconds = str(max(1, int(wait) + 1))
-        raise Refusal(429, f"Slowdown: {rate} per 1 minute", {"Retry-After": seconds})
+        """Count a request; refuse too many (429), then a missing or wrong key (403).
+
+        They are counted by key; without a right one, by address.
+        """
+        rate, is_known = self.requests_per_minute, isinstance(key, str) and key in (self.keys or ())
+        client = ("key", key) if is_known else ("address", network_of(address))
+        if rate is not None and not self._limiter.hit(
+            limit := RateLimitItemPerMinute(rate), *client
+        ):
+            wait = self._limiter.get_window_stats(limit, *client).reset_time - time()
+            seconds = str(max(1, int(wait) + 1))
+            raise Refusal(429, f"Slowdown: {rate} per 1 minute", {"Retry-After": seconds})
+        if self.keys is not None and not is_known:
+            missing = "Please contact the server operator to get an API key"
+            raise Refusal(403, "Invalid API key" if key else missing)
+
+
+def network_of(address: str) -> str:
+    """What a client can't leave: its IPv4 address, or the /64 of its IPv6 address."""
+    try:
+        ip = IPv6Address(address)
+    except ValueError:
+        return address
+    return str(ip.ipv4_mapped or int(ip) >> 64)
 
 
 # ---- the fields of a request
@@ -363,15 +375,16 @@ class Observed:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        start, number = perf_counter(), secrets.token_hex(8)
-        status = 500
-        state = scope.setdefault("state", {})
+        start, number, status = perf_counter(), secrets.token_hex(8), 500
+        state, extra = scope.setdefault("state", {}), [(b"x-request-id", number.encode())]
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
+            extra.append((b"connection", b"close"))  # it may hide a second request: RFC 9112, 6.1
 
         async def observed_send(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], (b"x-request-id", number.encode())]
+                message["headers"] = [*message["headers"], *extra]
             await send(message)
 
         try:

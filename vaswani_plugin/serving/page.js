@@ -4,6 +4,7 @@
 let lines = []; // sentences of the answer: {source, source_tokens, hypotheses: [...]}
 let layout = []; // the text asked for: strings that stay, and numbers of sentences
 let asking = null; // aborts the request that is on its way
+let attentionRequest = null; // the same of an attention
 
 async function post(path, fields, signal) {
   const key = $("key").value;
@@ -15,9 +16,17 @@ async function post(path, fields, signal) {
   return found;
 }
 
+function forget() { // the last translation, which is not of the text that stands there now
+  asking?.abort();
+  attentionRequest?.abort();
+  lines = [];
+  $("translation").textContent = $("status").textContent = $("error").textContent = "";
+  $("copy").disabled = $("details").hidden = true;
+}
+
 function fail(error) {
   if (error.name === "AbortError") return;
-  $("status").textContent = "";
+  forget();
   $("error").textContent = error instanceof TypeError ? "The server can't be reached." :
     error.message;
 }
@@ -25,6 +34,7 @@ function fail(error) {
 async function translate() {
   const text = $("text").value;
   if (text.trim() === "") {
+    forget();
     $("text").focus();
     return;
   }
@@ -120,8 +130,6 @@ function align(side, index) { // mark what a token is aligned to, and say it
     names.length ? ` is aligned to ${names.join(", ")}.` : " is aligned to nothing.", share);
 }
 
-let attentionRequest = null;
-
 async function showAttention(line, hypothesis) {
   attentionRequest?.abort();
   attentionRequest = new AbortController();
@@ -179,12 +187,8 @@ async function start() {
   $("line").addEventListener("change", showLine);
   $("copy").addEventListener("click", () => copy($("translation").textContent, $("copy")));
   $("clear").addEventListener("click", () => {
-    asking?.abort();
-    attentionRequest?.abort();
-    lines = [];
-    $("text").value = $("translation").textContent = $("status").textContent = "";
-    $("error").textContent = $("count").textContent = "";
-    $("copy").disabled = $("details").hidden = true;
+    forget();
+    $("text").value = $("count").textContent = "";
     $("translate").disabled = false;
     $("text").focus();
   });

@@ -1,5 +1,6 @@
 """The process: a socket, uvicorn, and a stop on SIGTERM that answers accepted requests first."""
 
+import asyncio
 import logging
 import os
 import signal
@@ -7,7 +8,9 @@ import socket
 import traceback
 from pathlib import Path
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.serving.app import Gate, create_app
@@ -59,6 +62,26 @@ class LogHandler(logging.Handler):
         log("exception", error=type(error).__name__, trace=where, **fields)
 
 
+class Protocol(H11Protocol):
+    """uvicorn's, without lines of the log that a client can provoke."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Refuse more idle connections than there are file descriptors for (1,024 by default)."""
+        super().connection_made(transport)
+        if len(self.connections) > 1.5 * self.config.limit_concurrency:
+            transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP; behind an answer, uvicorn would raise."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing: HTTP/1.1 lets a server ignore `Upgrade`. No public option does this."""
+
+
 class Server(uvicorn.Server):
     """A server that logs its address once it listens."""
 
@@ -91,7 +114,7 @@ def run(
     limits = service.limits
     config = uvicorn.Config(
         create_app(service, gate, origins),
-        http="h11",
+        http=Protocol,
         ws="none",
         lifespan="on",
         log_config=None,
@@ -105,9 +128,7 @@ def run(
         timeout_graceful_shutdown=limits.stop_seconds,
         h11_max_incomplete_event_size=limits.header_bytes,
     )
-    logger = logging.getLogger("uvicorn.error")
-    logger.handlers, logger.propagate = [LogHandler()], False
-    logger.setLevel(logging.WARNING)
+    logging.basicConfig(handlers=[LogHandler()], level=logging.WARNING, force=True)
     # uvicorn raises the signal again after its stop; that must not end the process with an error.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
     try:

@@ -173,15 +173,15 @@ def texts_of(fields: Mapping[str, Any], limits: Limits, name: str = "q") -> list
     if not all(isinstance(text, str) for text in texts):
         message = f"Invalid request: {name} parameter is not a string or a list of strings"
         raise Refusal(400, message)
-    check_size(len(texts), limits.texts)
-    check_size(sum(map(len, texts)), limits.characters)
+    check_size(len(texts), limits.texts, "texts")
+    check_size(sum(map(len, texts)), limits.characters, "characters")
     return texts
 
 
-def check_size(size: int, limit: int) -> None:
-    """Refuse a request that is larger than a limit, with LibreTranslate's message."""
+def check_size(size: int, limit: int, unit: str) -> None:
+    """Refuse a request of more characters, or other units, than a limit."""
     if size > limit:
-        raise Refusal(413, f"Invalid request: request ({size}) exceeds text limit ({limit})")
+        raise Refusal(413, f"Invalid request: request ({size} {unit}) exceeds limit ({limit})")
 
 
 def _word(fields: Mapping[str, Any], name: str, default: str | None = None) -> str:

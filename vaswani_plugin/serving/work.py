@@ -241,7 +241,7 @@ class Service:
             else:
                 sources = self._read(texts)
             pieces = [piece for source in sources for piece in source.pieces]
-            check_size(len(pieces), self.limits.queue)
+            check_size(len(pieces), self.limits.queue, "sentences")
             rest = iter(await self.batcher.decode(pieces, options))
         except UserError as error:
             raise Refusal(400, f"Cannot translate text: {error}") from error
