@@ -12,6 +12,7 @@ from toy_language_model import WORDS, write_bundle
 
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.export import onnx_export
 from vaswani_plugin.export.exported_model import EXPRESSED, new_folder, refuse_departures
 from vaswani_plugin.model import build
 from vaswani_plugin.model.configuration import Configuration
@@ -89,6 +90,9 @@ def test_weights_that_are_no_numbers_are_refused_and_nothing_is_written(made, tm
 class Squared(FeedForward):
     """Another activation, of which no option tells."""
 
+    def forward(self, x):
+        return self.w_2(self.w_1(x).relu().square())
+
 
 def hooked(*sizes):
     layer = FeedForward(*sizes)
@@ -99,32 +103,66 @@ def hooked(*sizes):
 class Later(SinusoidalPositions):
     """Other positions."""
 
+    def forward(self, positions):
+        return super().forward(positions.clamp(max=3))
+
 
 @pytest.mark.parametrize(
     ("to", "name", "kind", "message"),
     [
-        ("huggingface", "FeedForward", Squared, "feed_forward of the model is a Squared"),
-        ("ctranslate2", "FeedForward", hooked, "feed_forward of the model has a hook"),
-        ("onnx", "SinusoidalPositions", Later, "positions of the model is a Later"),
-        ("fairseq", "SinusoidalPositions", Later, "positions of the model is a Later"),
-        ("language model", "FeedForward", Squared, "feed_forward of the model is a Squared"),
+        ("huggingface", "FeedForward", Squared, "Hugging Face would compute another model: log P"),
+        ("ctranslate2", "FeedForward", hooked, "CTranslate2 would compute another model: log P"),
+        ("ctranslate2", "SinusoidalPositions", Later, "CTranslate2 would compute another model"),
+        ("onnx", "FeedForward", Squared, ""),
+        ("onnx", "write_graphs", None, "onnxruntime would compute another model: log P"),
+        ("fairseq", "SinusoidalPositions", Later, "fairseq's transformer would compute another"),
+        ("fairseq", "FeedForward", Squared, "fairseq's transformer would compute another model"),
+        ("language model", "FeedForward", Squared, "Hugging Face would compute another model"),
+        ("language model", "SinusoidalPositions", Later, ""),
     ],
 )
-def test_a_part_that_no_export_knows(made, tmp_path, capsys, monkeypatch, to, name, kind, message):
+def test_what_computes_something_else_is_refused(
+    made, tmp_path, capsys, monkeypatch, to, name, kind, message
+):
+    """By its name, and nothing is left. ONNX follows the modules, as GPT's positions do."""
     bundle = made
     if to == "language model":
         to, bundle = "huggingface", write_bundle(tmp_path / "lm", TextSettings("words"), WORDS)
-    monkeypatch.setattr(build, name, kind)
-    flags = ["--model", str(bundle), "--output", str(tmp_path / "out")]
-    assert main(["export", "--to", to, *flags]) == 1
+    if kind:
+        monkeypatch.setattr(build, name, kind)
+    else:
+
+        def write_another(model, folder, write=onnx_export.write_graphs):
+            model.decoder.layers[1].feed_forward.register_forward_hook(lambda *given: 2 * given[2])
+            write(model, folder)
+
+        monkeypatch.setattr(onnx_export, name, write_another)
+    before = sorted(tmp_path.rglob("*"))
+    flags = ["--model", str(bundle), "--output", str(tmp_path / "a" / "new" / "out")]
+    flags += ["--allow-layer-norm-eps"] if to == "fairseq" else []
+    assert main(["export", "--to", to, *flags]) == (1 if message else 0)
     error = capsys.readouterr().err
     assert message in error, error
-    assert not (tmp_path / "out").exists()
+    assert not message or sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_type_of_a_checkpoint_is_kept_and_compared_in_float32(made, tmp_path):
+    """In bfloat16 the table of the paper's sinusoids is rounded."""
+    state = torch.load(made / "model.pt")
+    state["model"] = {name: tensor.bfloat16() for name, tensor in state["model"].items()}
+    torch.save(state, tmp_path / "half.pt")
+    flags = ["--model", str(tmp_path / "half.pt"), "--output", str(tmp_path / "stock.pt")]
+    assert main(["export", "--to", "fairseq", "--allow-layer-norm-eps", *flags]) == 0
+    weights = torch.load(tmp_path / "stock.pt")["model"]
+    assert weights["decoder.embed_positions.weight"].dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize(
     ("to", "module"),
-    [("ctranslate2", "ctranslate2"), ("onnx", "onnx"), ("onnx", "onnxruntime")],
+    [
+        *(("ctranslate2", "ctranslate2"), ("onnx", "onnx"), ("onnx", "onnxruntime")),
+        ("huggingface", "transformers"),
+    ],
 )
 def test_without_its_package_an_export_names_the_remedy(
     made, tmp_path, capsys, monkeypatch, to, module

@@ -108,7 +108,7 @@ def test_what_gpt_lacks_is_refused(tmp_path, monkeypatch):
     (data / "dict.txt").replace(bundle / "dict.txt")
     (data / "dict.txt").symlink_to(bundle / "dict.txt")
     write_checkpoint(data, bundle / "model.pt", *ONE_LAYER, updates=0)
-    with pytest.raises(ValueError, match="is a OneLayerLanguageModel, which no export"):
+    with pytest.raises(ValueError, match="model.pt holds no Transformer: one is needed"):
         export_to_huggingface(bundle, tmp_path / "hf")
     settings = TextSettings("words", article_tokens=9, summary_tokens=5)
     (bundle / "preprocessing.json").write_text(settings.to_json())

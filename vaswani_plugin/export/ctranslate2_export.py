@@ -11,23 +11,32 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vaswani_plugin.export.exported_model import (
     SIDES,
+    Pairs,
     copy_bundle_files,
     new_folder,
+    random_pairs,
     read_model,
     refuse_departures,
+    require_equal,
     to_fairseq_weights,
 )
-from vaswani_plugin.inference.ctranslate2_engine import INT8_FITS, PADDING, import_ctranslate2
+from vaswani_plugin.inference.ctranslate2_engine import (
+    INT8_FITS,
+    PADDING,
+    CTranslate2Engine,
+    import_ctranslate2,
+)
 from vaswani_plugin.model.configuration import Configuration, head_sizes
 from vaswani_plugin.modules.embedding import (
     FAIRSEQ_FIRST_POSITION,
     fairseq_sinusoids,
     sinusoids,
 )
+from vaswani_plugin.text.dictionary import EOS, UNK
 
 INT8 = ("int8", "int8_float32")
 
@@ -146,8 +155,23 @@ def export_to_ctranslate2(model: Path, output: Path, quantization: str | None = 
     `output` is a new folder, `quantization` CTranslate2's name of it, None for float32.
     """
     found = read_model(model)
-    spec = transformer_spec(found.weights, found.sizes, found.source.symbols, found.target.symbols)
+    source, target = found.source, found.target
+    pairs = random_pairs(found.model)
+    for dictionary, side in zip((source, target, target), pairs, strict=True):
+        side[side == dictionary.index(PADDING)] = UNK  # no word there
+
+    def log_p(pairs: Pairs) -> Tensor:
+        engine = CTranslate2Engine(folder, "cpu", "float32", torch.get_num_threads())
+        sides = (source.symbols, pairs.source), (target.symbols, pairs.target)
+        texts = ([[words[n] for n in row if n > EOS] for row in x.tolist()] for words, x in sides)
+        scores = [torch.tensor(each, device="cpu") for each in engine.score(*texts)]
+        return nn.utils.rnn.pad_sequence(scores, batch_first=True)
+
     with new_folder(output) as folder:
         copy_bundle_files(model, found.settings, folder)
-        write_spec(spec, folder, quantization)
+        for kind in dict.fromkeys((None, quantization)):
+            spec = transformer_spec(found.weights, found.sizes, source.symbols, target.symbols)
+            write_spec(spec, folder, kind)
+            if kind is None:  # before it is quantized
+                require_equal("CTranslate2", found.model, pairs, log_p)
     return found.path

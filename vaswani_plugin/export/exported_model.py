@@ -4,29 +4,22 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.checkpoints import naming
 from vaswani_plugin.model.configuration import TRANSFORMER, Configuration, flag, head_sizes
-from vaswani_plugin.modules.attention import MultiHeadAttention
-from vaswani_plugin.modules.embedding import (
-    FAIRSEQ_FIRST_POSITION,
-    Embedding,
-    LearnedPositions,
-    SinusoidalPositions,
-)
-from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward
-from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder, LanguageModel
-from vaswani_plugin.text.dictionary import Dictionary
+from vaswani_plugin.modules.embedding import FAIRSEQ_FIRST_POSITION
+from vaswani_plugin.modules.transformer import EncoderDecoder, LanguageModel
+from vaswani_plugin.text.dictionary import EOS, PAD, UNK, Dictionary
 from vaswani_plugin.text.settings import (
     CARD,
     MODEL,
@@ -53,16 +46,16 @@ EXPRESSED = {
     "an ONNX export": {"layer_norm_eps", "positions", "d_k", "d_v", "attention_scale"},
 }
 """What else each program can express; any other option must have its default."""
-KNOWN_MODULES = (
-    *(EncoderDecoder, Encoder, Decoder, LanguageModel),
-    *(EncoderLayer, DecoderLayer, MultiHeadAttention, FeedForward, AddNorm, Embedding),
-    *(SinusoidalPositions, LearnedPositions, nn.Linear, nn.LayerNorm, nn.ModuleList),
-)
+LENGTHS = ((33, 2, 20, 3, 9, 5), (17, 33, 1, 6, 2, 25))
+"""Of the sentences that an export is compared on, source and target, in tokens with </s>."""
+TOLERANCE = 1e-4
+"""Greatest difference of log P, in nats: float32's rounding in two programs."""
 
 
 class TranslationModel(NamedTuple):
     """A bundle's model for an export: its weights by our names, shared ones as one tensor."""
 
+    model: EncoderDecoder
     path: Path
     settings: Settings
     sizes: Configuration
@@ -83,8 +76,8 @@ def read_model(folder: Path) -> TranslationModel:
     weights = {name: tensor.detach() for name, tensor in loaded.model.state_dict().items()}
     with naming(path):
         require_finite(weights)
-        require_known_modules(loaded.model)
-    return TranslationModel(path, settings, loaded.sizes, loaded.source, loaded.target, weights)
+    dictionaries = loaded.source, loaded.target
+    return TranslationModel(loaded.model, path, settings, loaded.sizes, *dictionaries, weights)
 
 
 def require_finite(weights: Mapping[str, Tensor]) -> None:
@@ -93,19 +86,6 @@ def require_finite(weights: Mapping[str, Tensor]) -> None:
         if not tensor.isfinite().all():
             raise UserError(
                 f"{name} holds NaN or infinity: the training has diverged; use an earlier one"
-            )
-
-
-def require_known_modules(model: nn.Module) -> None:
-    """Refuse a part of another class, with a hook or a method of its own: exports write no code."""
-    for name, module in model.named_modules():
-        kind = getattr(type(module), "equals", type(module))  # a kernel equals a plain module
-        # PyTorch has no public name for a module's hooks.
-        hooks = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
-        if hooks or kind not in KNOWN_MODULES:
-            found = "has a hook" if hooks else f"is a {kind.__name__}"
-            raise UserError(
-                f"the part {name or 'model'} of the model {found}, which no export can express"
             )
 
 
@@ -129,6 +109,62 @@ def refuse(program: str, options: list[str], remedy: str = "") -> None:
     """Refuse a model with options (flags with values) that a program can't express."""
     if options:
         raise UserError(f"{program} has no counterpart of {', '.join(options)}{remedy}")
+
+
+# ---- comparison with the model
+
+
+class Pairs(NamedTuple):
+    """Sentences of a model's vocabularies, padded on the right; each ends with </s>."""
+
+    source: Tensor  # (B, S)
+    previous: Tensor  # (B, T), the targets shifted right
+    target: Tensor  # (B, T)
+
+    def log_p(self, logits: Tensor) -> Tensor:
+        """Logits (B, T, V) of the next tokens -> log P of the targets (B, T), 0 at padding."""
+        log_p = logits.log_softmax(-1).gather(-1, self.target[..., None])[..., 0]
+        return log_p.masked_fill(self.target.eq(PAD), 0.0)
+
+
+def random_pairs(model: EncoderDecoder | LanguageModel) -> Pairs:
+    """Draw pairs of many lengths, the same ones each time."""
+    random, sides = torch.Generator("cpu").manual_seed(1), []
+    for side, counts in zip(SIDES, LENGTHS, strict=True):
+        half = getattr(model, side, model)  # a language model has no halves
+        longest = min(max(counts), half.positions.max_positions)
+        shape, words = (len(counts), longest), len(half.embedding.weight)
+        rows = torch.randint(UNK, words, shape, generator=random, device="cpu")
+        left = rows.new_tensor(counts)[:, None].clamp(max=longest) - torch.ones_like(rows).cumsum(1)
+        sides.append(rows.masked_fill(left.eq(0), EOS).masked_fill(left.lt(0), PAD))
+    source, target = sides
+    previous = target.roll(1, dims=1).masked_fill(target.eq(PAD), PAD)
+    previous[:, 0] = EOS
+    return Pairs(source, previous, target)
+
+
+@torch.no_grad()
+def require_equal(
+    program: str, model: Any, pairs: Pairs, their_log_p: Callable[[Pairs], Tensor]
+) -> None:
+    """Refuse an export that computes something else than the model's own `forward`, in float32.
+
+    `their_log_p` loads what was written and returns the same as `Pairs.log_p`.
+    """
+    if isinstance(model, EncoderDecoder):
+        logits = model(pairs.source, pairs.previous)
+    else:
+        logits = model.project(model(pairs.previous).features)
+    try:
+        difference = float((their_log_p(pairs) - pairs.log_p(logits)).abs().max())
+    except RuntimeError as error:  # PyTorch's, where weights don't fit
+        raise UserError(f"{program} can't take this model: {error}") from error
+    if not difference <= TOLERANCE:  # NaN
+        raise UserError(
+            f"{program} would compute another model: log P of a token differs by {difference:.2g} "
+            f"(at most {TOLERANCE:g}). What was changed in vaswani_plugin/modules has to change in "
+            "vaswani_plugin/export, too; --to onnx writes the modules as they are"
+        )
 
 
 # ---- fairseq's names of weights, which Hugging Face took over
@@ -212,9 +248,10 @@ def new_folder(output: Path) -> Iterator[Path]:
             "one as --output"
         )
     output = output.resolve()  # of a symbolic link, its target
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as parent:
+    there = next(parent for parent in output.parents if parent.exists())
+    with TemporaryDirectory(prefix=f".{output.name}.", dir=there) as parent:
         folder = Path(parent, "new")
         folder.mkdir()
         yield folder
+        output.parent.mkdir(parents=True, exist_ok=True)
         os.replace(folder, output)

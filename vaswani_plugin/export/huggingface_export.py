@@ -25,6 +25,8 @@ Axes: D d_model, H heads, K d_k, F d_ff, P positions, V vocabulary.
 """
 
 import math
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,12 +39,14 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.checkpoints import shared_owners
 from vaswani_plugin.export.exported_model import (
     SIDES,
+    Pairs,
     Weights,
     new_folder,
+    random_pairs,
     read_model,
     refuse_departures,
+    require_equal,
     require_finite,
-    require_known_modules,
     to_fairseq_weights,
 )
 from vaswani_plugin.export.huggingface_tokenizer import (
@@ -51,10 +55,10 @@ from vaswani_plugin.export.huggingface_tokenizer import (
     tokenizer_config,
 )
 from vaswani_plugin.export.model_card import front_matter
-from vaswani_plugin.inference.bundle import Bundle
+from vaswani_plugin.inference.bundle import Bundle, optional
 from vaswani_plugin.inference.language_model import MAX_NEW_TOKENS
 from vaswani_plugin.model.configuration import Configuration
-from vaswani_plugin.modules.transformer import LanguageModel
+from vaswani_plugin.modules.transformer import EncoderDecoder, LanguageModel
 from vaswani_plugin.search.options import PAPER_DECODING
 from vaswani_plugin.text.dictionary import BOS, EOS, PAD, UNK
 from vaswani_plugin.text.outputs import write_json
@@ -150,6 +154,7 @@ def _each_once(weights: Weights) -> Weights:
 class _Folder(NamedTuple):
     """What a folder for transformers holds: weights, other files by name, and the card's parts."""
 
+    model: EncoderDecoder | LanguageModel
     weights: Weights
     files: dict[str, Any]
     title: str
@@ -176,6 +181,7 @@ def export_to_huggingface(model: Path, output: Path, with_tokenizer: bool = True
     Without a tokenizer, `output` has the model and its vocabulary only. Returns the path of the
     bundle's weights.
     """
+    transformers = optional("transformers", "transformers")
     settings = read_settings(model)
     make = _openai_folder if isinstance(settings, TextSettings) else _marian_folder
     found = make(model, with_tokenizer)
@@ -190,11 +196,22 @@ def export_to_huggingface(model: Path, output: Path, with_tokenizer: bool = True
             else:
                 write_json(folder / name, content)
         (folder / CARD).write_text(card, encoding="utf-8")
+
+        def log_p(pairs: Pairs) -> Tensor:
+            with redirect_stderr(StringIO()):  # the progress bar
+                theirs = getattr(transformers, found.auto_class).from_pretrained(folder).eval()
+            inputs = {"input_ids": pairs.previous}
+            if isinstance(found.model, EncoderDecoder):
+                inputs = {"input_ids": pairs.source, "decoder_input_ids": pairs.previous}
+                inputs["attention_mask"] = pairs.source.ne(PAD)
+            return pairs.log_p(theirs(**inputs).logits)
+
+        require_equal("Hugging Face", found.model, random_pairs(found.model), log_p)
     return weights_path(model)
 
 
 def _marian_folder(model: Path, with_tokenizer: bool) -> _Folder:
-    _, settings, sizes, source, target, ours = read_model(model)
+    trained, _, settings, sizes, source, target, ours = read_model(model)
     more = []
     if sizes.layer_norm_eps > MARIANS_EPSILON:
         more.append(f"--layer-norm-eps {sizes.layer_norm_eps:g}")
@@ -220,6 +237,7 @@ def _marian_folder(model: Path, with_tokenizer: bool) -> _Folder:
     files["config.json"] = marian_config(sizes, *(len(weights[name]) for name in _EMBEDDINGS))
     files["generation_config.json"] = generation_config(settings, sizes)
     return _Folder(
+        trained,
         _each_once(weights),
         files,
         f"{settings.source_language}-{settings.target_language}, a Transformer of vaswani_plugin",
@@ -296,8 +314,8 @@ def _openai_folder(model: Path, with_tokenizer: bool) -> _Folder:
             f"{model} holds a summarizer, and Hugging Face has no counterpart of how it reads an "
             "article"
         )
-    require_known_modules(loaded.model)
-    assert isinstance(sizes, Configuration)
+    if not isinstance(sizes, Configuration):
+        raise UserError(f"{weights_path(model)} holds no Transformer: one is needed")
     more = []
     if sizes.d_ff > 4 * sizes.d_model:
         more.append(f"--d-ff {sizes.d_ff} with --d-model {sizes.d_model}")
@@ -318,6 +336,7 @@ def _openai_folder(model: Path, with_tokenizer: bool) -> _Folder:
         config = tokenizer_config(sizes.max_target_positions)
         files["tokenizer_config.json"] = config | {"bos_token": dictionary[EOS]}
     return _Folder(
+        loaded.model,
         weights,
         files,
         "A language model of vaswani_plugin",

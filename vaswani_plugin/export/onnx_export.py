@@ -11,6 +11,7 @@ V d_v; vocabulary is written out.
 
 import logging
 import warnings
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -18,10 +19,13 @@ from torch import Tensor, nn
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.exported_model import (
+    Pairs,
     copy_bundle_files,
     new_folder,
+    random_pairs,
     read_model,
     refuse_departures,
+    require_equal,
 )
 from vaswani_plugin.export.huggingface_export import generation_config, marian_config
 from vaswani_plugin.inference.bundle import optional
@@ -31,6 +35,7 @@ from vaswani_plugin.inference.onnx_engine import (
     ENCODER,
     ONNX_PACKAGES,
     POSITIONS,
+    OnnxTransformer,
     cross_attention_name,
     past_names,
 )
@@ -38,6 +43,7 @@ from vaswani_plugin.model.build import build
 from vaswani_plugin.modules.attention import KeyValueCache, causal_mask
 from vaswani_plugin.modules.embedding import add_positions
 from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder
+from vaswani_plugin.text.dictionary import PAD
 from vaswani_plugin.text.outputs import write_json
 from vaswani_plugin.text.settings import OURS
 
@@ -181,7 +187,7 @@ def export_to_onnx(model: Path, output: Path, quantization: str | None = None) -
         raise UserError(
             f"onnxruntime has no --quantization {quantization}; give int8, or leave it out"
         )
-    path, settings, sizes, source, target, weights = read_model(model)
+    trained, path, settings, sizes, source, target, weights = read_model(model)
     refuse_departures("an ONNX export", sizes)
     # Of the plain modules: a kernel may be none of the exporter's operators.
     transformer = build(sizes, source, target).eval()
@@ -193,9 +199,21 @@ def export_to_onnx(model: Path, output: Path, quantization: str | None = None) -
         write_json(folder / "config.json", config)
         write_json(folder / "generation_config.json", generation_config(settings, sizes))
         write_graphs(transformer, folder)
+        require_equal("onnxruntime", trained, random_pairs(trained), partial(_log_p, folder))
         if quantization is not None:
             _quantize(folder)
     return path
+
+
+def _log_p(folder: Path, pairs: Pairs) -> Tensor:
+    """By all three graphs: the first half of the targets without a past, the second with one."""
+    model = OnnxTransformer(folder, PAD, torch.get_num_threads())
+    encoded, half = model.encode(pairs.source), pairs.previous.size(1) // 2
+    found = model.first.run({"input_ids": pairs.previous[:, :half], **encoded})
+    past = {name: found[name.replace("past_key_values", "present")] for name in model.past}
+    inputs = {name: encoded[name] for name in model.next.inputs if name in encoded} | past
+    rest = model.next.run({"input_ids": pairs.previous[:, half:], **inputs})
+    return pairs.log_p(torch.cat((found["logits"], rest["logits"]), dim=1))
 
 
 def _quantize(folder: Path) -> None:

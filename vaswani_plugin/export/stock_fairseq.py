@@ -4,7 +4,7 @@ An option that the other side can't express is an error that names it; nothing i
 """
 
 import argparse
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +13,34 @@ from fairseq.dataclass.configs import FairseqConfig
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from fairseq.models.transformer import TransformerConfig, TransformerModel, base_architecture
 from omegaconf import OmegaConf
-from torch import nn
+from torch import Tensor, nn
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.checkpoints import save_checkpoint, updates_of
 from vaswani_plugin.export.exported_model import (
     SIDES,
+    Pairs,
     Weights,
     from_fairseq_weights,
+    random_pairs,
     refuse,
     refuse_departures,
+    require_equal,
     require_finite,
-    require_known_modules,
     to_fairseq_weights,
 )
 from vaswani_plugin.inference.bundle import TASK
 from vaswani_plugin.inference.checkpoints import DIGESTS, TASKS, Checkpoint, load_checkpoint, naming
-from vaswani_plugin.model.build_ancestors import build_sizes
+from vaswani_plugin.model.build import WithoutInitialWeights
+from vaswani_plugin.model.build_ancestors import Rows, build_sizes
 from vaswani_plugin.model.configuration import TRANSFORMER, Configuration, family_of, flag
 from vaswani_plugin.modules.embedding import sinusoids
 from vaswani_plugin.text.binary import languages_of
-from vaswani_plugin.text.dictionary import Dictionary, dictionary_name
+from vaswani_plugin.text.dictionary import PAD, Dictionary, dictionary_name
 from vaswani_plugin.text.outputs import check_outputs
 from vaswani_plugin.text.settings import Settings, weights_path
 
+PROGRAM = "fairseq's transformer"
 FAIRSEQ_LAYER_NORM_EPS = 1e-5
 
 _WITHOUT_EFFECT = {
@@ -297,6 +301,25 @@ def import_stock(
     return config
 
 
+def _compare(weights: Weights, cfg: Configuration) -> None:
+    """Compare the two models in float32, and with fairseq's epsilon, whichever ours has."""
+    rows = [Rows(len(weights[f"{side}.embedding.weight"])) for side in SIDES]
+    cfg = replace(cfg, layer_norm_eps=FAIRSEQ_LAYER_NORM_EPS)
+    with WithoutInitialWeights():
+        ours = build_sizes(TRANSFORMER, cfg, (rows[0], rows[1])).eval()
+    ours.load_state_dict(weights)
+
+    def log_p(pairs: Pairs) -> Tensor:
+        named, options = stock_model({name: w.float() for name, w in weights.items()}, cfg)
+        task = argparse.Namespace(source_dictionary=rows[0], target_dictionary=rows[1])
+        stock = TransformerModel.build_model(argparse.Namespace(**options), task).eval()
+        stock.load_state_dict(named)
+        lengths = pairs.source.ne(PAD).sum(dim=1)
+        return pairs.log_p(stock(pairs.source, lengths, pairs.previous)[0])
+
+    require_equal(PROGRAM, ours, random_pairs(ours), log_p)
+
+
 def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = False) -> Path:
     """Write a bundle or a checkpoint for stock fairseq, and return the path of its weights.
 
@@ -307,11 +330,9 @@ def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = Fa
     with naming(path):
         cfg = our_model(state)
         require_finite(state["model"])
-        rows = [len(state["model"][f"{side}.embedding.weight"]) for side in SIDES]
-        with torch.device("meta"):
-            require_known_modules(build_sizes(TRANSFORMER, cfg, (rows[0], rows[1])))
         check_outputs("--output", [output], [path])
         weights, options = stock_model(state["model"], cfg, allow_layer_norm_eps)
+        _compare(state["model"], cfg)
         task = state["cfg"]["task"]
         kept = ("data", "source_lang", "target_lang", "left_pad_source", "left_pad_target")
         positions = {n: getattr(cfg, n) for n in ("max_source_positions", "max_target_positions")}
