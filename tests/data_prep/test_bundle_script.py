@@ -148,8 +148,9 @@ def test_cut_off_it_is_no_bundle_and_can_be_made_again(parts, run, tmp_path, mon
 
 def test_an_odd_line_does_not_say_how_long_sentences_are():
     """`sizes` count the end of sentence."""
-    assert bundle.usual_length(np.array([10] * 300 + [1000])) == 9
-    assert bundle.usual_length(np.array([10] * 300 + [20] * 30)) == 19
+    assert bundle.longest_trained(np.array([10] * 300 + [20, 1000])) == 19
+    assert bundle.longest_trained(np.array([10] * 4000 + [20] * 3 + [1000] * 4)) == 19
+    assert bundle.longest_trained(np.array([10])) == 9
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ Text is compared byte for byte with the scripts and with fairseq's own --remove-
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import pytest
 from fairseq.data.data_utils import post_process
@@ -185,23 +186,33 @@ def test_the_targets_rules_are_those_of_its_language(tmp_path, changes, line, ex
     assert own.of_target().encode(line) == expected != own.encode(line)
 
 
-@given(st.lists(st.sampled_from(["a", "b@@", ".", "c"]), max_size=60), st.integers(1, 9))
+@given(st.lists(st.sampled_from(["a", "b@@", ".", ",", "c"]), max_size=60), st.integers(1, 9))
 def test_cuts_lose_nothing_and_spare_words(tokens, longest):
     pieces = list(cut(tokens, longest, WORD_BORDERS["subword-nmt"]))
     assert [token for piece in pieces for token in piece] == tokens
     assert all(len(piece) <= longest for piece in pieces)
-    for piece in pieces[:-1]:
-        half = piece[longest // 2 :]
-        if piece[-1] != ".":
-            assert "." not in half[:-1]  # it would have been cut there
-        if piece[-1] == "b@@":
-            assert len(piece) == longest and all(token == "b@@" for token in half)
+    assert len(tokens) <= longest or min(map(len, pieces)) >= longest // 6, "a sliver"
+    for piece, following in pairwise(pieces):
+        near = [*piece, *following][len(piece) - longest // 6 : len(piece) + longest // 6]
+        for end, worse in ((".", ",abc"), (",", "abc"), ("a", "b")):
+            assert end not in near[:-1] or piece[-1][0] not in worse, "a better place is near"
 
 
-def test_sentencepiece_marks_where_words_begin():
-    for tokens, expected in (
-        ("\u2581a b \u2581c d \u2581e f", ["\u2581a b", "\u2581c d", "\u2581e f"]),
-        ("\u2581a . b \u2581c . \u2581d", ["\u2581a . b", "\u2581c . \u2581d"]),
-    ):
-        pieces = cut(tokens.split(), 3, WORD_BORDERS["sentencepiece"])
-        assert [" ".join(piece) for piece in pieces] == expected
+@pytest.mark.parametrize(
+    ("tokens", "longest", "expected"),
+    [
+        ("\u2581a b \u2581c d \u2581e f", 3, "\u2581a b|\u2581c d|\u2581e f"),
+        ("\u2581a . b \u2581c . \u2581d", 4, "\u2581a . b|\u2581c . \u2581d"),
+        ("\u2581a , \u2581c d \u2581e f", 5, "\u2581a ,|\u2581c d \u2581e f"),
+        ("\u2581a , \u2581c ; \u2581e f", 5, "\u2581a , \u2581c ;|\u2581e f"),
+        ("\u2581a 3 , 000 \u2581e f", 5, "\u2581a 3 , 000|\u2581e f"),
+        (
+            "\u6211 \u4eec \uff0c \u4ed6 \u4eec \u597d",
+            5,
+            "\u6211 \u4eec \uff0c|\u4ed6 \u4eec \u597d",
+        ),
+    ],
+)
+def test_where_a_sentence_of_word_pieces_is_cut(tokens, longest, expected):
+    pieces = cut(tokens.split(), longest, WORD_BORDERS["sentencepiece"])
+    assert "|".join(map(" ".join, pieces)) == expected

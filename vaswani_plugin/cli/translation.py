@@ -61,8 +61,8 @@ def translate(
         format: json: one object per line with line, source and hypotheses (text, score, tokens,
             positional_scores, alignment); scores are natural logarithms, the last one that of </s>.
         one_sentence_a_line: take each line as one sentence, as for test sets; otherwise the
-            sentences of a line are translated one by one, and a sentence longer than those of the
-            training in parts.
+            sentences of a line are translated one by one, and a sentence much longer than those of
+            the training in parts.
         long: what to do with a sentence of more subwords than the model takes: stop with an error,
             translate it in parts, or cut it off.
         batch_tokens: most source subwords in a batch, padding included.

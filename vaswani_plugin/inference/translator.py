@@ -45,6 +45,8 @@ LONG = ("error", "split", "truncate")
 """What to do with a sentence of more subwords than the model takes."""
 USUAL_LENGTH = 250
 """Most subwords of a sentence, where a bundle does not name the longest one of its training."""
+LONGER = 1.1
+"""How many times the longest one of its training a sentence may be."""
 
 
 class Sentence(NamedTuple):
@@ -178,7 +180,7 @@ class Translator:
             buffer: how many texts are read before they are translated. More texts make better
                 batches; fewer show results sooner.
             one_sentence: take each text as one sentence. Without it, sentences are translated one
-                by one, and one of more subwords than the longest in training in pieces.
+                by one, and one much longer than the longest in training in pieces.
             long: what to do with a sentence of more subwords than the model takes: "error", "split"
                 it into pieces that are translated one by one, or "truncate" it.
             align: also find the source subword of each target subword.
@@ -221,9 +223,10 @@ class Translator:
     ) -> Source:
         """The sentences of a text in pieces for the model: the first step of `translate`.
 
-        A sentence of more subwords than the longest one in training is cut into pieces; where the
-        text is taken as one sentence, only one of more than the model takes. A caller with a queue
-        of its own decodes pieces of many texts together (`decode`), and `join`s those of a text.
+        A sentence much longer than the longest one in training is cut into pieces; where the text
+        is taken as one sentence, only one of more subwords than the model takes. A caller with a
+        queue of its own decodes pieces of many texts together (`decode`), and `join`s those of a
+        text.
         `number` is the text's, for errors.
         """
         plain = one_line(text, f"text {number}")
@@ -232,7 +235,8 @@ class Translator:
         texts = [plain]
         if not one_sentence:
             texts = split_sentences(plain, settings.source_language)
-            most = min(longest, settings.longest_trained or USUAL_LENGTH)
+            trained = settings.longest_trained
+            most = min(longest, int(LONGER * trained) if trained else USUAL_LENGTH)
         borders = WORD_BORDERS[pipeline.subwords]
         sentences = []
         for sentence in texts:

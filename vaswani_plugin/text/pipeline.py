@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 
 from vaswani_plugin.text.bpe import join_bpe, make_encoder
@@ -21,7 +22,10 @@ from vaswani_plugin.text.settings import (
 )
 
 LineFunction = Callable[[str], str]
-SENTENCE_END = re.compile(r"▁?[.!?:;…。！？؟।]+")
+SENTENCE_END = re.compile(r"▁?[.!?:;…。！？：；؟؛।]+")
+CLAUSE_END = re.compile(r"▁?([,，、،]|[-–—]+)")
+WIDE_SIGNS = frozenset("，、。！？：；")
+"""Signs after which a word ends though no blank follows."""
 WORD_BORDERS: dict[str, Callable[[str, str], bool]] = {
     "subword-nmt": lambda before, after: not before.endswith("@@"),
     "sentencepiece": lambda before, after: after.startswith("▁"),
@@ -141,20 +145,26 @@ def _subwords(settings: Settings, folder: Path) -> tuple[LineFunction, LineFunct
 def cut(
     tokens: Sequence[str], longest: int, is_word_border: Callable[[str, str], bool]
 ) -> Iterator[Sequence[str]]:
-    """Cuts subwords into pieces of at most `longest`.
+    """Cuts subwords into pieces of at most `longest`; of more, into about equal ones.
 
-    The cut is in the second half of the first `longest` subwords: after the last end of a sentence
-    there, else after the last whole word there. If there is neither, the piece has `longest`
-    subwords.
+    A piece has from half to one and a half times an even share, which is up to 3/4 of `longest`.
+    There it ends after the end of a sentence, else of a clause, else of a word, as near to the even
+    share as can be.
 
     `is_word_border(before, after)` tells whether a word ends between two subwords.
     """
     start = 0
-    while len(tokens) - start > longest:
-        places = range(start + longest, start + longest // 2, -1)
-        words = [place for place in places if is_word_border(tokens[place - 1], tokens[place])]
-        ends = (place for place in words if SENTENCE_END.fullmatch(tokens[place - 1]))
-        place = next(ends, words[0] if words else start + longest)
-        yield tokens[start:place]
-        start = place
+
+    def border(place: int) -> int:
+        before, after = tokens[place - 1], tokens[place]
+        if not (is_word_border(before, after) or before in WIDE_SIGNS):
+            return 3
+        return 0 if SENTENCE_END.fullmatch(before) else 1 if CLAUSE_END.fullmatch(before) else 2
+
+    while (rest := len(tokens) - start) > longest:
+        even = max(1.0, rest / ceil(rest / (0.75 * longest)))
+        sizes = range(ceil(even / 2), min(longest, int(1.5 * even)) + 1)
+        size = min(sizes, key=lambda size: (border(start + size), abs(size - even)))
+        yield tokens[start : start + size]
+        start += size
     yield tokens[start:]

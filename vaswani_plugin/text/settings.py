@@ -82,8 +82,8 @@ class Settings(_Fields):
     vocabulary_threshold: int | None = None  # subwords with a lower count are ignored
     beam: int | None = None  # with which the model was scored
     longest_trained: int | None = None
-    """99 % of the training's source sentences have at most as many subwords; a longer sentence of a
-    text is translated in pieces."""
+    """Subwords of the longest source sentence in training, a few odd ones left out; a sentence of a
+    text that is much longer is translated in pieces."""
 
     def dictionaries(self) -> dict[str, str]:
         """Names of the dictionaries' files, by side."""
