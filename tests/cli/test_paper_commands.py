@@ -85,7 +85,15 @@ def test_the_papers_costs() -> None:
     assert "84 h x 8 P100 x 9.5 TFLOP/s = 2.30e+19 (printed: 2.3e19)" in shown
     found = as_json("cost", "--hours", 0.5, "--teraflops", 2)["by_time"]
     assert found["flops"] == pytest.approx(1800 * 2e12) and found["devices"] == 1
-    assert "argument --hours: -1: must be at least 0" in vaswani("cost", "--hours=-1").err
+    for flag, rule in (
+        ("--hours=-1", "at least 0"),
+        ("--hours=1e300", "a finite number, below 1e20"),
+        ("--teraflops=-3", "above 0"),
+        ("--teraflops=nan", "a finite number"),
+        ("--vocab=99999999999", "from 1 to 1,000,000"),
+    ):
+        name, _, value = flag.partition("=")
+        assert f"argument {name}: {value}: must be {rule}" in vaswani("cost", flag).err
     assert "= at most 3.56e+18 FLOPs" in vaswani("cost", "--hours", 1, "--device", "H100").out
 
 

@@ -11,6 +11,7 @@ from tests.support.commands import Ended, vaswani
 from vaswani_plugin.metrics.bleu import (
     corpus_score,
     make_scoring_tokenizer,
+    reading,
     sacrebleu_metric,
     split_compounds,
     tokenized_score,
@@ -180,13 +181,19 @@ def test_damaged_references_are_named(files: dict, tmp_path: Path) -> None:
 def test_text_without_spaces_needs_another_tokenizer(files: dict) -> None:
     for path in files.values():
         write(path, ["房子在山上"] * 2)
-    said = bleu(files).err
-    assert "no spaces between words" in said and "--language LL" in said
+    done = bleu(files)
+    assert "no spaces between words" in done.err and "--language LL" in done.err
+    assert "reading" not in done.out
     result = as_json(files, "--language", "zh", "--source", files["reference"])
     assert result["sacrebleu"] == 100.0 and "tok:zh|" in result["signature"]
+    assert result["reading"] is None  # a scale of words says nothing about characters
     assert result["tokenized"] is None and result["by_length"][0]["bucket"] == "1-10"
     result = as_json(files, "--language", "zh", "--sacrebleu-tokenizer", "intl")
-    assert "tok:intl" in result["signature"]
+    assert "tok:intl" in result["signature"] and result["reading"] is None
+    for path in files.values():
+        write(path, HYPOTHESES)
+    assert "reading" not in bleu(files, "--sacrebleu-tokenizer", "char").out
+    assert as_json(files, "--language", "de")["reading"] == reading(100)
 
 
 EVALB = Path(os.environ.get("VASWANI_DATA", "unset-VASWANI_DATA")) / "evalb"

@@ -20,22 +20,23 @@ ACTIONS = [
     if action.option_strings and action.nargs != 0
 ]
 RANGES = {
-    "whole": (-math.inf, math.inf),
-    "positive_int": (1, math.inf),
-    "non_negative_int": (0, math.inf),
-    "finite": (-math.inf, math.inf),
-    "non_negative": (0, math.inf),
+    "whole": (1 - 10**20, 10**20 - 1),
+    "positive_int": (1, 10**20 - 1),
+    "non_negative_int": (0, 10**20 - 1),
+    "size": (1, 10**6),
+    "finite": (math.nextafter(-1e20, 0), math.nextafter(1e20, 0)),
+    "non_negative": (0, math.nextafter(1e20, 0)),
+    "positive": (5e-324, math.nextafter(1e20, 0)),
     "fraction": (0, 1),
     "probability": (5e-324, 1),
-    "seconds": (5e-324, math.inf),
 }
-"""Least and greatest value of each type of flags; the first three are of whole numbers."""
+"""Least and greatest value of each type of flags; the first four are of whole numbers."""
 TYPES = {action.type for _, action in ACTIONS} - {str, Path}
 NUMBERS = st.one_of(
     st.integers().map(str),
     st.floats().map(str),
     st.sampled_from(
-        ["0", "-0", "1", "1.0", "1e400", "nan", "-inf", "", " ", "0x1", "1_0", "\u0665"]
+        ["0", "1.0", "9" * 20, "1e20", "1e400", "nan", "-inf", "", " ", "0x1", "1_0", "\u0665"]
     ),
     st.text(max_size=5).filter(lambda text: text != "--"),  # argparse drops it, even after "="
 )
@@ -72,7 +73,7 @@ def test_unknown_and_shortened_flags(flag):
 @given(text=NUMBERS)
 def test_any_value_of_a_typed_flag(kind, text):
     """It is taken for the number that it is, or refused in a line that says what it must be."""
-    is_whole, (least, most) = kind.__name__ in list(RANGES)[:3], RANGES[kind.__name__]
+    is_whole, (least, most) = kind.__name__ in list(RANGES)[:4], RANGES[kind.__name__]
     try:
         expected = int(text) if is_whole else float(text)
     except ValueError:

@@ -20,7 +20,6 @@ import argparse
 import inspect
 import json
 import logging
-import math
 import re
 import sys
 import types
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
     import torch
 
 Number = TypeVar("Number", int, float)
+LARGEST = 10**20
+"""The size of every number stays below it, so that no product of a few is infinite."""
 Function = TypeVar("Function", bound=Callable[..., None])
 
 
@@ -49,13 +50,13 @@ def _number(
         try:
             value = convert(text)
         except ValueError:
-            kind = "a whole number" if convert is int else "a number"
-            raise argparse.ArgumentTypeError(f"{message_line(text)}: must be {kind}") from None
-        if not math.isfinite(value):
-            raise argparse.ArgumentTypeError(f"{message_line(text)}: must be a finite number")
-        if not accepts(value):
-            raise argparse.ArgumentTypeError(f"{message_line(text)}: must be {rule}")
-        return value
+            needed = "a whole number" if convert is int else "a number"
+        else:
+            is_finite = abs(value) < LARGEST
+            if is_finite and accepts(value):
+                return value
+            needed = rule if is_finite else "a finite number, below 1e20"
+        raise argparse.ArgumentTypeError(f"{message_line(text)}: must be {needed}")
 
     read.__name__ = name
     return read
@@ -68,12 +69,15 @@ finite = _number("finite", float, lambda x: True, "")
 non_negative = _number("non_negative", float, lambda x: x >= 0, "at least 0")
 fraction = _number("fraction", float, lambda x: 0 <= x <= 1, "from 0 to 1")
 probability = _number("probability", float, lambda p: 0 < p <= 1, "above 0 and at most 1")
-seconds = _number("seconds", float, lambda s: s > 0, "a number of seconds above 0")
+positive = _number("positive", float, lambda x: x > 0, "above 0")
+perplexity = _number("perplexity", float, lambda p: p >= 1, "at least 1")
+size = _number("size", int, lambda n: 1 <= n <= 1_000_000, "from 1 to 1,000,000")
 
 Count = Annotated[int, positive_int]
 Natural = Annotated[int, non_negative_int]
 Folder = Annotated[Path, "DIR"]
 Place = Annotated[Path, "PATH"]
+Size = Annotated[int, size]
 Format = Literal["text", "json"]
 
 READERS: dict[type, Callable[[str], Any]] = {int: whole, float: finite}
@@ -92,6 +96,14 @@ SHARED = {
     "bf16": "compute in bfloat16 (GPU, or PyTorch on a CPU with AVX512_BF16 or AMX)",
 }
 """Help of flags that several commands share, where a docstring doesn't describe them."""
+
+
+def read_number(flag: str, text: str, read: Callable[[str], Number]) -> Number:
+    """The number of a part of a flag's value, as `read`, a type of flags, takes it."""
+    try:
+        return read(text)
+    except argparse.ArgumentTypeError as error:
+        raise UserError(f"{flag}: {error}") from None
 
 
 def one_of(*names: str, required: bool = False) -> Callable[[Function], Function]:

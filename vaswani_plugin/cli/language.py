@@ -19,7 +19,9 @@ from vaswani_plugin.cli.command import (
     fraction,
     non_negative,
     one_of,
+    perplexity,
     probability,
+    read_number,
     show,
     text_lines,
     write_results,
@@ -83,6 +85,8 @@ def lm(
         raise UserError("nothing to do: give --model DIR, --baselines or --figure VALUE UNIT")
     if not (text or counts):
         raise UserError("no text: give --text FILE")
+    if counts and counts[0] > counts[1]:
+        raise UserError(f"--counts {counts[0]} {counts[1]}: a word has a character or more")
     if baselines and not train_data:
         raise UserError("--baselines needs --train-data PATH, which it counts")
     from vaswani_plugin.metrics import perplexity as metric
@@ -120,7 +124,10 @@ def lm(
                 report["dynamic_gain"] = dict.fromkeys(keys) | gains
         report["warnings"] += scored.warnings
     if figure is not None and sizes is not None:
-        report["results"].append(metric.figure(*figure, sizes))
+        value, unit = figure
+        read = perplexity if unit == "perplexity-per-word" else non_negative
+        read_number(f"--figure {value} {unit}", value, read)
+        report["results"].append(metric.figure(value, unit, sizes))
     report["text"] = sizes and asdict(sizes)
     show(metric.finite(report), metric.as_text(report), format)
 

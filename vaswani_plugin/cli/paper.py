@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from vaswani_plugin.cli.command import Count, Format, non_negative, one_of, show
+from vaswani_plugin.cli.command import Count, Format, Size, non_negative, one_of, positive, show
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.metrics.cost import DEVICES
 from vaswani_plugin.model.architectures import PAPER_VOCABULARY
@@ -45,10 +45,12 @@ def positions(
         d_model: dimensions of the encoding.
         plot: draw the heat maps.
     """
-    if length < 2:
-        raise UserError(f"--length is {length}; it must be at least 2")
-    if d_model % 2 or d_model < 2:
-        raise UserError(f"--d-model is {d_model}; it must be even and at least 2")
+    if not 2 <= length <= 10_000:
+        raise UserError(f"--length is {length}; it must be at least 2 and at most 10,000")
+    if d_model % 2 or not 2 <= d_model <= 10_000:
+        raise UserError(
+            f"--d-model is {d_model}; it must be even and at least 2 and at most 10,000"
+        )
     if plot is not None:
         from vaswani_plugin.figures.figures import check_plot_path, new_figure, save_figure
 
@@ -85,12 +87,12 @@ def cost(
     hours: Annotated[float, non_negative, "H"] | None = None,
     devices: Count = 1,
     device: Literal[tuple(DEVICES)] | None = None,
-    teraflops: Annotated[float, "T"] | None = None,
+    teraflops: Annotated[float, positive, "T"] | None = None,
     arch: Annotated[str, "NAME"] | None = None,
-    vocab: Count = PAPER_VOCABULARY,
-    sentences: Count = 1000,
-    source_length: Count = 25,
-    target_length: Count = 25,
+    vocab: Size = PAPER_VOCABULARY,
+    sentences: Size = 1000,
+    source_length: Size = 25,
+    target_length: Size = 25,
     updates: Count | None = None,
     format: Format = "text",
 ) -> None:
@@ -113,6 +115,8 @@ def cost(
         target_length: tokens in a target sentence, padding included.
         updates: training updates (default: the paper's, 100,000, or 300,000 for vaswani_big).
     """
+    if hours is None and (device or teraflops):
+        raise UserError("--device and --teraflops go with --hours: cost is time x devices x rate")
     from vaswani_plugin.metrics import cost as report
 
     result: dict[str, Any] = {"paper": report.paper_trainings()}

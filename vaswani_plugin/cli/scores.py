@@ -11,7 +11,9 @@ from vaswani_plugin.cli.command import (
     Folder,
     Format,
     chosen_device,
+    finite,
     one_of,
+    read_number,
     show,
 )
 from vaswani_plugin.errors import UserError
@@ -294,8 +296,11 @@ def _read_systems(given: list[str]) -> dict[str, list[Path]]:
     systems: dict[str, list[Path]] = {}
     for text in given:
         name, _, paths = text.partition("=")
-        if not paths or not name.isidentifier():
-            raise UserError(f"--system {text}: must be NAME=CHECKPOINT[:CHECKPOINT...]")
+        if not paths or not name.isidentifier() or name in ("score", "words", *systems):
+            raise UserError(
+                f"--system {text}: must be NAME=CHECKPOINT[:CHECKPOINT...], a NAME once, and not "
+                "score or words, which are the list's own features"
+            )
         systems[name] = [Path(path) for path in paths.split(":")]
         for path in systems[name]:  # fail now, not after an hour of scoring by the first systems
             path.stat()
@@ -309,5 +314,5 @@ def _read_weights(given: list[str], names: list[str]) -> dict[str, float]:
         name, _, value = text.partition("=")
         if name not in names:
             raise UserError(f"--weights {text}: must be NAME=NUMBER of {', '.join(names)}")
-        weights[name] = float(value)
+        weights[name] = read_number(f"--weights {text}", value, finite)
     return weights

@@ -13,7 +13,7 @@ from vaswani_plugin.cli.command import (
     buffer_size,
     chosen_device,
     one_of,
-    seconds,
+    positive,
     show,
     text_lines,
     write_results,
@@ -153,7 +153,7 @@ def serve(
     trusted_proxies: Annotated[str, "LIST"] | None = None,
     allow_origin: Annotated[list[str], "append", "URL"] | None = None,
     characters: Count = 10_000,
-    timeout: Annotated[float, seconds, "SECONDS"] = 60.0,
+    timeout: Annotated[float, positive, "SECONDS"] = 60.0,
 ) -> None:
     """Translate over HTTP: LibreTranslate's interface and a web page.
 

@@ -36,7 +36,7 @@ from vaswani_plugin.text.settings import Settings
 SCORE, WORDS = "score", "words"
 """Features that every list has: the system's own score, and the number of words."""
 _HYPOTHESIS = re.compile(
-    r"\s*([0-9]+)\s*\|\|\|(.*?)\|\|\|.*?\|\|\|\s*([-+]?[0-9.]+(?:e[-+]?[0-9]+)?)\s*(?:\|\|\||$)",
+    r"\s*([0-9]+)\s*\|\|\|(.*?)\|\|\|.*?\|\|\|\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e(?:-[0-9]+|\+?[0-9]{1,2}))?)\s*(?:\|\|\||$)",
     re.I,
 )
 ORDERS = 4  # of the n-grams of BLEU

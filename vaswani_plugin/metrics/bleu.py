@@ -30,7 +30,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 from tabulate import tabulate
 
-from vaswani_plugin.metrics.segments import Segments, part_characters
+from vaswani_plugin.metrics.segments import Segments, has_no_spaces, part_characters
 from vaswani_plugin.text.lines import read_text
 
 # (lower bound, reading). Scores are not rounded: 19.5 is below 20 and 29.7 below 30.
@@ -183,7 +183,12 @@ def score(
     bleu = sacrebleu_metric(lowercase, tokenizer)
     result["sacrebleu"] = corpus_score(bleu, systems[0], systems[1:])
     result["signature"] = bleu.get_signature().format()
-    result["reading"] = reading(result["sacrebleu"])
+    # The scale is of words; n-grams of characters match far more often.
+    if tokenizer in ("13a", "intl"):
+        is_of_words = not has_no_spaces(segments.references[0])
+    else:
+        is_of_words = tokenizer not in ("zh", "char")
+    result["reading"] = reading(result["sacrebleu"]) if is_of_words else None
     chrf = CHRF(lowercase=lowercase)  # Popović (2015)
     result["chrf"] = corpus_score(chrf, systems[0], systems[1:])
     result["chrf_signature"] = chrf.get_signature().format()
@@ -288,7 +293,8 @@ def as_text(result: dict[str, Any]) -> str:
             lines.append(f"{title}  {result[name]:.2f}")
     lines.append(f"sacreBLEU       {result['sacrebleu']:.2f}  {result['signature']}")
     lines.append(f"chrF            {result['chrf']:.2f}  {result['chrf_signature']}")
-    lines.append(f"reading         {result['reading']}")
+    if result["reading"] is not None:
+        lines.append(f"reading         {result['reading']}")
     for name, title in TITLES.items():
         if name in result:
             rows = [
