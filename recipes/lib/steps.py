@@ -24,6 +24,10 @@ from tqdm import tqdm  # noqa: E402
 from vaswani_plugin.errors import UserError  # noqa: E402
 from vaswani_plugin.text.programs import run  # noqa: E402
 
+REMEDY = (
+    "Does line N of one file translate line N of the other? Then more updates or more pairs help"
+)
+REMEDY += ", and with little text the settings of recipes/own_text.sh: docs/how-to/errors.md."
 PACKAGES = {"torch": "torch", "fairseq": "fairseq-fixed", "plugin": "vaswani-plugin"}
 MAX_UPDATE = re.compile(r"'max_update': (\d+)")
 PATIENCE = re.compile(r"'patience': \d")  # -1: the validation loss does not end the training
@@ -119,6 +123,12 @@ def finish(folder: str, recipe: str, title: str, *arguments: str) -> None:
         "versions": {key: version_of(package) for key, package in PACKAGES.items()},
         "processor": processor.description(),
     }
+    settings, warning = work / "model" / "preprocessing.json", None
+    if "bleu" in reports and settings.is_file() and "source_language" in settings.read_text():
+        from learned import learned
+
+        result["learned"] = learned(work)
+        warning = result["learned"]["warning"]
     write_json(work / "result.json", result)
     mean = reports.get("averaged", {"inputs": [], "asked": 0})
     few = len(mean["inputs"]) < mean["asked"]
@@ -132,6 +142,8 @@ def finish(folder: str, recipe: str, title: str, *arguments: str) -> None:
     if PATIENCE.search(log.read_text(encoding="utf-8")) and losses and losses[-1] == min(losses):
         more = f"the same command with --continue {2 * training.updates} goes on"
         print(f"The validation loss was still falling: {more}.")
+    if warning:
+        print(f"Warning: {warning}. {REMEDY}")
 
 
 def flags(bundle: str) -> None:

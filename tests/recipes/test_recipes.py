@@ -142,6 +142,7 @@ def test_translation(name, tmp_path):
     assert "tokenized BLEU" in done.stdout and "at most" in done.stderr
     if name == "own_text":
         assert "still falling: the same command with --continue 40 goes on" in done.stdout
+        assert done.stdout.split("\n")[-2].startswith("Warning: the translations")
         # Fine-tuned with fewer states than are averaged: the pieces stay.
         tuning = ("--init-from", work / "model", "--until", "average", "--", "--max-update", 3)
         run_recipe(name, tmp_path / "tuned", *args, *tuning)

@@ -1,0 +1,76 @@
+"""Whether a translation model has learned something: its scores beside those of no model."""
+
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from sacrebleu.metrics.chrf import CHRF
+
+from vaswani_plugin import Translator
+from vaswani_plugin.metrics.bleu import corpus_score, sacrebleu_metric, tokenizer_of
+from vaswani_plugin.text.lines import read_lines
+
+PAIRS = 200
+"""Scored at most."""
+LEAST_RATIO = 1.3
+"""Of the losses with other sources and with the right ones: 1.1 where only length and punctuation
+are taken from the source, 1.7 where a model begins to translate, above 2 where it does."""
+
+
+def losses(translator: Translator, pairs: list[tuple[str, str]]) -> list[float]:
+    """-log P of targets in nats a subword, with their own sources and with those of other pairs.
+
+    Of at most `PAIRS` pairs, from everywhere in the text; empty if fewer than two fit the model.
+    """
+    limits = (translator.longest_source, translator.longest_target)
+    encode = translator.pipeline.encode
+    pairs = [
+        pair
+        for pair in pairs[:: len(pairs) // PAIRS + 1]
+        if all(0 < len(encode(text).split()) <= n for text, n in zip(pair, limits, strict=True))
+    ]
+    means, half = [], len(pairs) // 2  # neighbours may share a source
+    for others in (pairs, pairs[half:] + pairs[:half]) if half else ():
+        scores = translator.score([(a[0], b[1]) for a, b in zip(others, pairs, strict=True)])
+        tokens = sum(len(score.token_scores) for score in scores)
+        means.append(-sum(score.log_probability for score in scores) / tokens)
+    return means
+
+
+def learned(work: Path) -> dict[str, Any]:
+    """Compare the model and the translations of a recipe's folder with its raw text.
+
+    Returns:
+        BLEU and chrF, without case, of the test set's translations and of two outputs that need no
+        model; `losses` of validation pairs; `warning`: what is wrong, or None.
+    """
+    translator = Translator.from_pretrained(work / "model")
+    languages = (translator.source_language, translator.target_language)
+
+    def text(split: str, side: int) -> list[str]:
+        return list(islice(read_lines(work / "raw" / f"{split}.{languages[side]}"), 100_000))
+
+    sources, references = text("test", 0), text("test", 1)
+    ((commonest, _),) = Counter(text("train", 1)).most_common(1)
+    outputs = {
+        "translations": list(read_lines(work / "test.out")),
+        "copied sources": sources,
+        "one sentence for all": [commonest] * len(sources),
+    }
+    metrics = {"bleu": sacrebleu_metric(True, tokenizer_of(languages[1])[0])}
+    metrics["chrf"] = CHRF(lowercase=True)
+    result: dict[str, Any] = {
+        name: {key: corpus_score(metric, lines, [references]) for key, metric in metrics.items()}
+        for name, lines in outputs.items()
+    }
+    model, *floors = outputs
+    beaten = [name for name in floors if all(result[model][k] <= result[name][k] for k in metrics)]
+    warning = f"the translations score no better than {' or '.join(beaten)}" if beaten else None
+    if (work / "raw" / f"valid.{languages[0]}").is_file():  # IWSLT's is cut off later
+        sources, references = text("valid", 0), text("valid", 1)
+    found = losses(translator, list(zip(sources, references, strict=True)))
+    if found and found[1] < LEAST_RATIO * found[0]:
+        warning = "the translations hardly depend on their sources: the loss is {:.2f} nats a "
+        warning = (warning + "subword with the right sources and {:.2f} with others").format(*found)
+    return result | {"losses": found, "warning": warning}

@@ -1,0 +1,66 @@
+"""A translation model that has learned nothing is told from one that has."""
+
+import sys
+
+import pytest
+import torch
+from toy_bundle import SENTENCES, write_toy_bundle
+
+from tests.conftest import REPO
+from vaswani_plugin import Translator
+
+sys.path.insert(0, str(REPO / "recipes" / "lib"))
+
+import learned  # noqa: E402
+
+GERMAN = [f"Das {word} ist hier." for word in ("Haus", "Boot", "Kind", "Tier", "Wasser")]
+
+
+@pytest.fixture
+def work(tmp_path):
+    """A recipe's folder: a small model of random weights, and five pairs as each of its texts."""
+    write_toy_bundle(tmp_path, positions=200)
+    (tmp_path / "raw").mkdir()
+    for split in ("train", "valid", "test"):
+        for language, lines in (("en", SENTENCES), ("de", GERMAN)):
+            (tmp_path / "raw" / f"{split}.{language}").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("output", "losses", "warning"),
+    [
+        (GERMAN, [1.0, 3.0], None),
+        (GERMAN, [], None),
+        (GERMAN, [2.0, 2.01], "hardly depend on their sources: the loss is 2.00 nats a subword"),
+        (SENTENCES, [1.0, 3.0], "no better than copied sources or"),
+        (GERMAN[:1] * 5, [1.0, 3.0], "no better than one sentence for all"),
+        ([""] * 5, [1.0, 3.0], "no better than copied sources or one sentence for all"),
+    ],
+)
+def test_the_warning(work, monkeypatch, output, losses, warning):
+    (work / "test.out").write_text("\n".join(output) + "\n")
+    monkeypatch.setattr(learned, "losses", lambda *_: losses)
+    result = learned.learned(work)
+    assert result["losses"] == losses
+    assert warning in result["warning"] if warning else result["warning"] is None
+
+
+def test_a_model_that_ignores_its_sources_has_one_loss(work):
+    """Whatever the encoder says; each target stands beside another pair's source."""
+    pairs = list(zip(SENTENCES, GERMAN, strict=True))
+    long = ("word " * 200, GERMAN[0])
+    own, others = learned.losses(Translator.from_pretrained(work / "model"), [long, *pairs])
+    assert own != pytest.approx(others, rel=1e-3)
+    state = torch.load(work / "model" / "model.pt", weights_only=False)
+    for name, weight in state["model"].items():
+        if name.startswith("encoder.layers"):
+            weight.zero_()
+    torch.save(state, work / "model" / "model.pt")
+    translator = Translator.from_pretrained(work / "model")
+    own, others = learned.losses(translator, pairs)
+    assert own == pytest.approx(others, rel=1e-6)
+    scores = translator.score(pairs)
+    tokens = sum(len(score.token_scores) for score in scores)
+    assert own == pytest.approx(-sum(score.log_probability for score in scores) / tokens)
+    assert learned.losses(translator, [long, *pairs[:1]]) == []
