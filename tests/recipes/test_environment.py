@@ -116,12 +116,18 @@ def test_a_complete_environment_starts_at_once(complete):
     assert seconds < 0.5  # of processor time: 0.02 on an idle machine
 
 
-@pytest.mark.parametrize("change", ["stamp", "interpreter", "group", "folder", "uv.lock"])
-def test_a_change_brings_the_installer_back(complete, tmp_path, change):
-    copy, settings = tmp_path / "copy", {"PYTHON": "/no/such/python", "VASWANI_GROUPS": ""}
-    (copy / "recipes" / "lib").mkdir(parents=True)
+@pytest.fixture
+def copy(tmp_path) -> Path:
+    """Another checkout, as far as env.sh reads it."""
+    (tmp_path / "copy" / "recipes" / "lib").mkdir(parents=True)
     for name in ("recipes/lib/env.sh", "uv.lock", "pyproject.toml"):
-        shutil.copy(REPO / name, copy / name)
+        shutil.copy(REPO / name, tmp_path / "copy" / name)
+    return tmp_path / "copy"
+
+
+@pytest.mark.parametrize("change", ["stamp", "interpreter", "group", "folder", "uv.lock"])
+def test_a_change_brings_the_installer_back(complete, copy, change):
+    settings = {"PYTHON": "/no/such/python", "VASWANI_GROUPS": ""}
     if change == "stamp":
         (complete / ".ready-recipes").write_text("of another lock")
     elif change == "interpreter":
@@ -138,9 +144,59 @@ def test_a_change_brings_the_installer_back(complete, tmp_path, change):
     assert_one_line_error(done, "/no/such/python is missing")
 
 
+@pytest.mark.parametrize(
+    ("owner", "given", "refused"),
+    [
+        *(("a checkout", "link", True), ("a checkout", "VASWANI_VENV", True)),
+        *(("gone", "VASWANI_VENV", False), ("a checkout", "own copy", False)),
+    ],
+)
+def test_another_checkouts_environment_is_left_alone(
+    complete, copy, tmp_path, owner, given, refused
+):
+    """But for one that was copied or moved with its checkout."""
+    package = complete / "lib" / "python3.11" / "site-packages" / "vaswani_plugin-0.dist-info"
+    package.mkdir(parents=True)
+    (tmp_path / "a checkout").mkdir()
+    url = (tmp_path / owner).as_uri()
+    (package / "direct_url.json").write_text(f'{{"url":"{url}","dir_info":{{"editable":true}}}}')
+    if given == "link":
+        (copy / ".venv").symlink_to(complete)
+    elif given == "own copy":
+        complete.rename(copy / ".venv")
+    venv = complete if given == "VASWANI_VENV" else copy / ".venv"
+    settings = OFFLINE | {"VASWANI_VENV": str(venv)}
+    last = last_line(run_bash(copy / "recipes" / "lib" / "env.sh", **settings))
+    assert (f"is the environment of {tmp_path / owner}: remove the link" in last) == refused
+    assert str(venv) in last and (venv / ".installing").exists() != refused
+
+
+def test_an_interrupted_group_leaves_the_rest_usable(complete):
+    (complete / "kept").touch()
+    for _ in range(2):  # the first one is cut off by the network
+        last = last_line(install(complete, PYTHON="", VASWANI_GROUPS="test"))
+        assert last.startswith("env: error: packages: ") and (complete / ".installing").exists()
+        assert install(complete).stdout.startswith("environment ready: ")
+        lines = (complete / "lock.txt").read_text().splitlines(keepends=True)
+        earlier = [line for line in lines if not line.startswith("pytest==")]
+        (complete / "complete.txt").write_text("".join(earlier))
+    (command,) = re.findall("== packages .*", (complete / "install.log").read_text())[1:]
+    assert re.findall("--reinstall-package=(\\S+)", command) == ["pytest"]
+    assert (complete / "kept").exists()
+
+
+def test_another_python_than_the_environments_is_refused(complete, tmp_path):
+    python = tmp_path / "python3.12"
+    python.write_text('#!/usr/bin/env bash\n[[ "$*" == *version_info* ]] || echo Python 3.12.0\n')
+    python.chmod(0o755)
+    done = install(complete, PYTHON=str(python))
+    assert_one_line_error(done, f"{python} is Python 3.12.0, {complete} has Python 3.", "delete it")
+    assert install(complete, PYTHON=sys.executable).stdout.startswith("environment ready: ")
+
+
 def test_two_at_a_time_wait_for_each_other(complete):
     (complete / ".ready-recipes").unlink()
-    settings = {"VASWANI_VENV": str(complete), "VASWANI_GROUPS": "", "PYTHON": "/no/such/python"}
+    settings = OFFLINE | {"VASWANI_VENV": str(complete), "VASWANI_GROUPS": "", "PYTHON": ""}
     with open(complete / ".vaswani.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         waiting = subprocess.Popen(
