@@ -1,8 +1,6 @@
 """split_groups.py: no sentence in two splits, the same splits for the same text."""
 
-import gzip
 import random
-from pathlib import Path
 
 import networkx
 import pytest
@@ -74,15 +72,3 @@ def test_large_groups_are_never_held_out():
     assert len(splits["test"]) == 9 and not {"Ja."} & {right for _, right in splits["test"]}
     with pytest.raises(UserError, match=r"11 pairs for test: .* \(10 in all\)"):
         split(pairs, {"test": 11})
-
-
-@pytest.mark.parametrize("language", ["en", "de"])
-def test_splits_of_tatoeba_share_no_sentence(language):
-    folder, keys = Path(__file__).parents[2] / "data-prep" / "tatoeba", {}
-    for name, size in {"train": 10000, "valid": 500, "test": 500}.items():
-        text = gzip.decompress((folder / f"{name}.{language}.gz").read_bytes()).decode("utf-8")
-        lines = text.removesuffix("\n").split("\n")
-        assert len(lines) == size and all(line.strip() == line != "" for line in lines)
-        keys[name] = set(map(loose_key, lines))
-    assert keys["train"].isdisjoint(keys["valid"] | keys["test"])
-    assert keys["valid"].isdisjoint(keys["test"])

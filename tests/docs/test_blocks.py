@@ -10,6 +10,7 @@ The line before a block says what happens to it:
     <!-- from: FILE -->       it quotes FILE; test_pages.py compares them
 """
 
+import json
 import os
 import re
 import shlex
@@ -25,6 +26,8 @@ from toy_bundle import write_toy_bundle
 
 from tests.conftest import REPO, fairseq_environment, write_toy_corpus
 from vaswani_plugin.cli.__main__ import COMMANDS, command_parser
+from vaswani_plugin.metrics.bleu import corpus_score, sacrebleu_metric
+from vaswani_plugin.text.lines import read_lines
 
 PAGES = [
     REPO / "README.md",
@@ -54,6 +57,10 @@ ADDED = {
 """Flags that end a training soon; the last one of two counts."""
 AVERAGED = "averaged.pt"
 """The checkpoint that README's block makes, and other pages use."""
+LEAST_BLEU = 18
+"""Of the model of the tutorial of own text; about something else, German gets 4."""
+INSTALLED = Path(sys.executable).parent
+PATH = f"{INSTALLED}{os.pathsep}{os.environ['PATH']}"
 ACTIVATE = "source recipes/lib/env.sh"
 """Left out of a block that is run: the tests run in an activated environment."""
 
@@ -160,11 +167,11 @@ def pages_to_run() -> dict[str, list[Block]]:
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory) -> str:
     """PATH, with commands of fairseq that add `ADDED` to their flags."""
-    own, installed = tmp_path_factory.mktemp("programs"), Path(sys.executable).parent
+    own = tmp_path_factory.mktemp("programs")
     for name, flags in ADDED.items():
-        (own / name).write_text(f'#!/bin/sh\nexec {installed / name} "$@" {flags}\n')
+        (own / name).write_text(f'#!/bin/sh\nexec {INSTALLED / name} "$@" {flags}\n')
         (own / name).chmod(0o755)
-    return os.pathsep.join(map(str, (own, installed, os.environ["PATH"])))
+    return f"{own}{os.pathsep}{PATH}"
 
 
 def prepare_training(folder: Path, data_bin: Path) -> None:
@@ -216,3 +223,29 @@ def test_blocks_run(page, folder, programs, toy_data_bin):
         )
         assert done.returncode == 0, f"{block.code}\n{done.stderr[-2000:]}"
         assert (done.stdout + done.stderr).strip() or " > " in block.code, block.code
+
+
+@pytest.mark.slow
+def test_the_tutorial_of_own_text(tmp_path):
+    """Its commands at full length, on real text, give a model of use to us and to others."""
+    import transformers  # for seconds
+
+    for block in blocks():
+        if block.page == "docs/tutorials/own-text.md":
+            code = re.sub(r"\bwork/", f"{tmp_path}/", block.code.replace(ACTIVATE, ":"))
+            command = ["bash", "-euo", "pipefail", "-c", code]
+            subprocess.run(command, cwd=REPO, env=fairseq_environment(PATH=PATH), check=True)
+    work = tmp_path / "tatoeba"
+    references = list(read_lines(work / "raw" / "test.de"))
+    for output in (tmp_path / "tatoeba-new" / "test.out", work / "int8.out", work / "test.out"):
+        lines = list(read_lines(output))
+        assert corpus_score(sacrebleu_metric(), lines, [references]) > LEAST_BLEU
+        assert len(set(lines)) > 0.9 * len(set(references))
+    learned = json.loads((work / "result.json").read_text(encoding="utf-8"))["learned"]
+    assert learned["warning"] is None and learned["losses"][1] > 1.5 * learned["losses"][0]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(work / "marian")
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(work / "marian")
+    sources = list(read_lines(work / "raw" / "test.en"))[:20]
+    found = model.generate(**tokenizer(sources, return_tensors="pt", padding=True))
+    texts = tokenizer.batch_decode(found, skip_special_tokens=True)
+    assert sum(map(str.__eq__, texts, lines)) > 10

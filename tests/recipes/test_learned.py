@@ -1,17 +1,13 @@
 """A translation model that has learned nothing is told from one that has."""
 
-import sys
+from statistics import fmean
 
+import learned
 import pytest
 import torch
 from toy_bundle import SENTENCES, write_toy_bundle
 
-from tests.conftest import REPO
 from vaswani_plugin import Translator
-
-sys.path.insert(0, str(REPO / "recipes" / "lib"))
-
-import learned  # noqa: E402
 
 GERMAN = [f"Das {word} ist hier." for word in ("Haus", "Boot", "Kind", "Tier", "Wasser")]
 
@@ -33,7 +29,6 @@ def work(tmp_path):
         (GERMAN, [1.0, 3.0], None),
         (GERMAN, [], None),
         (GERMAN, [2.0, 2.01], "hardly depend on their sources: the loss is 2.00 nats a subword"),
-        (SENTENCES, [1.0, 3.0], "no better than copied sources or"),
         (GERMAN[:1] * 5, [1.0, 3.0], "no better than one sentence for all"),
         ([""] * 5, [1.0, 3.0], "no better than copied sources or one sentence for all"),
     ],
@@ -59,8 +54,6 @@ def test_a_model_that_ignores_its_sources_has_one_loss(work):
     torch.save(state, work / "model" / "model.pt")
     translator = Translator.from_pretrained(work / "model")
     own, others = learned.losses(translator, pairs)
-    assert own == pytest.approx(others, rel=1e-6)
-    scores = translator.score(pairs)
-    tokens = sum(len(score.token_scores) for score in scores)
-    assert own == pytest.approx(-sum(score.log_probability for score in scores) / tokens)
+    token_scores = [value for score in translator.score(pairs) for value in score.token_scores]
+    assert own == pytest.approx(others, rel=1e-6) == pytest.approx(-fmean(token_scores))
     assert learned.losses(translator, [long, *pairs[:1]]) == []
