@@ -15,11 +15,12 @@ is several times faster. The output folder is created only when it is complete.
 import os
 from pathlib import Path
 
-from checkout import at_least, parser, run, two_languages
+from checkout import at_least, parser, run
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.binary import binarize, build_dictionary, padded, write_dictionary
 from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS, read_dictionary
+from vaswani_plugin.text.languages import two_languages
 from vaswani_plugin.text.outputs import new_data_folder
 
 SPLITS = ("train", "valid", "test")

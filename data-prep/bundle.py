@@ -23,12 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from checkout import parser, run, two_languages
+from checkout import parser, run
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.checkpoints import load_checkpoint, naming, refuse_other_dictionaries
 from vaswani_plugin.text.binary import read_numbers
 from vaswani_plugin.text.dictionary import Dictionary
+from vaswani_plugin.text.languages import languages_of, two_languages
 from vaswani_plugin.text.lines import open_binary
 from vaswani_plugin.text.outputs import write_atomically, write_bytes_atomically
 from vaswani_plugin.text.pipeline import Pipeline
@@ -91,6 +92,8 @@ def make_bundle(model: Path, data_bin: Path, settings: AnySettings, output: Path
     dictionaries = settings.dictionaries()
     if isinstance(settings, Settings):
         source, target = settings.source_language, settings.target_language
+        if (languages := languages_of(data_bin) or (source, target)) != (source, target):
+            raise UserError(f"--pair {source}-{target}: {data_bin} is of {'-'.join(languages)}")
         if settings.subwords == "sentencepiece":
             names["codes"] = "sentencepiece.model"
         train = data_bin / f"train.{source}-{target}.{source}"

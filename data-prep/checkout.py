@@ -15,7 +15,7 @@ if find_spec("vaswani_plugin") is None:
 from vaswani_plugin.errors import UserError  # noqa: E402
 from vaswani_plugin.text.programs import run  # noqa: E402
 
-__all__ = ["at_least", "parser", "run", "two_languages"]
+__all__ = ["at_least", "parser", "run"]
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -31,11 +31,3 @@ def at_least(args: argparse.Namespace, **least: int) -> None:
         value = getattr(args, name, None)
         if value is not None and not value >= lowest:  # also refuses nan
             raise UserError(f"--{name.replace('_', '-')} {value}: must be at least {lowest}")
-
-
-def two_languages(pair: str) -> tuple[str, str]:
-    """Splits a pair such as en-de."""
-    source, _, target = pair.partition("-")
-    if not source or not target or source == target:
-        raise UserError(f"--pair {pair}: two different languages joined by '-', as in en-de")
-    return source, target

@@ -15,10 +15,11 @@ refused. Invisible characters without meaning are removed. For more rules see Op
 
 from pathlib import Path
 
-from checkout import at_least, parser, run, two_languages
+from checkout import at_least, parser, run
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.cleaning import prepare_pairs
+from vaswani_plugin.text.languages import two_languages
 from vaswani_plugin.text.outputs import check_outputs, write_json
 
 SPLITS = ("train", "valid", "test")

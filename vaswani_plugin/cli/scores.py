@@ -1,6 +1,5 @@
 """Scores of outputs: `vaswani bleu`, `evalb` (parse trees), `rouge` (summaries) and `rescore`."""
 
-import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -17,12 +16,13 @@ from vaswani_plugin.cli.command import (
     show,
 )
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.text.languages import base_language, check_language
 
 if TYPE_CHECKING:
     from vaswani_plugin.text.summaries import Example
 
 NO_SPACES = (
-    "the references have no spaces between words, which tok:13a needs: give --language LL, or "
+    "the references have no spaces between words, which tok:13a needs: give --language NAME, or "
     "--sacrebleu-tokenizer zh or char"
 )
 JSONL = (".jsonl", ".jsonl.gz")
@@ -36,7 +36,7 @@ def bleu(
     generate_output: Path | None = None,
     reference: list[Path] | None = None,
     lowercase: bool = False,
-    language: Annotated[str, "LL"] | None = None,
+    language: Annotated[str, "NAME"] | None = None,
     tokenized: bool = False,
     sacrebleu_tokenizer: Literal["13a", "zh", "ja-mecab", "ko-mecab", "char", "intl"] | None = None,
     compound_split: bool = False,
@@ -71,9 +71,8 @@ def bleu(
         training_source: the training set's source; also prints BLEU by how rare a sentence's words
             are in it: by their mean frequency rank, and by the rarest word (needs --source).
     """
-    if language is not None and not re.fullmatch("[a-z]{2}", language):
-        raise UserError(f"--language {language}: give a two-letter code, such as de")
-    if compound_split and not tokenized and language != "de":
+    is_german = language is not None and base_language(check_language(language)) == "de"
+    if compound_split and not (tokenized or is_german):
         raise UserError("--compound-split goes with --tokenized; --language de splits by itself")
     if training_source and not source:
         raise UserError("--training-source needs --source FILE")
@@ -90,7 +89,7 @@ def bleu(
             segments.warnings.append(NO_SPACES)
     for warning in segments.warnings:
         print(f"vaswani bleu: {warning}", file=sys.stderr)
-    split = compound_split or language == "de"
+    split = compound_split or is_german
     result = report.score(segments, lowercase, language, split, tokenizer)
     if source:
         result |= report.by_bucket(segments, lowercase, training_source, tokenizer)
@@ -172,6 +171,7 @@ def rouge(
     if not hypothesis and not lead:
         raise UserError("nothing to score: give --hypothesis FILE or --lead N")
     from vaswani_plugin.metrics import rouge as metric
+    from vaswani_plugin.metrics.segments import decomposed
     from vaswani_plugin.text.lines import read_text
 
     examples = _read_examples(references, bool(lead))
@@ -180,6 +180,9 @@ def rouge(
         systems["model"] = list(read_text(hypothesis))
         _check_length(hypothesis, len(systems["model"]), references[0], len(examples))
     golds = [example.references for example in examples]
+    texts = [(str(references[0]), [line for gold in golds for line in gold])]
+    for warning in decomposed([(str(hypothesis), systems.get("model", [])), *texts]):
+        print(f"vaswani rouge: {warning}", file=sys.stderr)
     report = metric.rouge_report(systems, golds, over, not no_stemming)
     show(report, metric.as_text(report), format)
 

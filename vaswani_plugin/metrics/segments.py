@@ -1,10 +1,11 @@
 """Segments to score: text files, one segment a line, and the output of fairseq-generate."""
 
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from unicodedata import is_normalized
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.bpe import join_bpe
@@ -43,6 +44,16 @@ def has_no_spaces(lines: Sequence[str]) -> bool:
 def part_characters(line: str) -> str:
     """A line with spaces around the characters of scripts that put none between words."""
     return line if line.isascii() else _CHARACTER.sub(r" \1 ", line)
+
+
+def decomposed(texts: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
+    """Warnings about texts, by name, with accents as characters of their own (Unicode's NFD)."""
+    return [
+        f"{found:,} of {len(lines):,} lines of {name} are not in Unicode's form NFC, in which letter "
+        "and accent are one character: they match no words that are; convert both sides"
+        for name, lines in texts
+        if (found := sum(not is_normalized("NFC", line) for line in lines))
+    ]
 
 
 @dataclass
@@ -177,7 +188,8 @@ def read_segments(
                 "the text; give the references themselves with --reference FILE"
             )
     sources = None if source is None else _read_matching(source, name, hypotheses)
-    sides = zip((str(name), *places), (hypotheses, *golds), strict=True)
+    sides = list(zip((str(name), *places), (hypotheses, *golds), strict=True))
+    warnings += decomposed(sides)
     found = [place for place, side in sides if looks_tokenized(side)]
     if found and not tokenized:
         if len(found) <= len(golds):

@@ -6,7 +6,8 @@ from typing import Any, Self
 
 from babel import Locale, UnknownLocaleError
 
-from vaswani_plugin.text.raw_text import UNSPACED, has_words, split_sentences
+from vaswani_plugin.text.languages import UNSPACED, base_language
+from vaswani_plugin.text.raw_text import has_words, split_sentences
 
 LONGEST_NAME = 40
 """Most characters of a client's value that an error message repeats."""
@@ -101,11 +102,12 @@ class Layout:
         core = line.strip()
         before, after = line.split(core, 1)
         parts: list[str | int] = [before]
+        spaced = base_language(self.languages.target) not in UNSPACED
         for sentence in split_sentences(core, self.languages.source):
-            if len(parts) > 1 and not parts[-1] and self.languages.target not in UNSPACED:
+            if len(parts) > 1 and not parts[-1] and spaced:
                 parts[-1] = " "
             shown = sentence.rstrip()
-            blank = "" if self.languages.target in UNSPACED else sentence[len(shown) :]
+            blank = sentence[len(shown) :] if spaced else ""
             parts += [len(self.sentences), blank]
             self.sentences.append(shown)
         parts[-1] = after

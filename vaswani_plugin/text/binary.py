@@ -145,12 +145,3 @@ def write_dictionary(entries: Iterable[tuple[str, int]], path: Path) -> None:
     with write_atomically(path) as write:
         for symbol, count in entries:
             write(f"{symbol} {count}")
-
-
-def languages_of(folder: Path) -> tuple[str, str] | None:
-    """The languages of binarized pairs, by the names SPLIT.SOURCE-TARGET.*.idx, if it is one."""
-    names = {path.name.split(".")[1] for path in folder.glob("*.*-*.*.idx")}
-    if len(names) != 1:
-        return None
-    source, _, target = names.pop().partition("-")
-    return source, target

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.text.languages import UNSPACED, base_language
 
 _NEVER = (
     "\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"  # controls that are no white space
@@ -60,8 +61,13 @@ _SIGN = re.compile(r"[^\w\s,;:()'\"&/%-]")
 """A sign that may end a sentence."""
 _BLOCK = 5000
 """Characters looked at together: sentencex takes the square of their number for some texts."""
-UNSPACED = frozenset(("ja", "km", "lo", "my", "th", "zh"))
-"""Languages that put no blank between sentences."""
+_NO_END = re.compile(
+    r"\.$|(?<!\w)(?:[^\W\d_]|Bd|MM|Mlle|Mme|Ste?|[Vv]ol)\.\s*$|^\W*(?:[\d.]+|[IVXL]+)\.\W*$"
+).search
+"""Whether no sentence ends: no blank follows, or after an initial, a title, a list's number."""
+_ORDINAL = re.compile(r"(?<![\w:,])(?:\d{1,3}|[IVXL]+)\.\s*$").search
+_WITHOUT_ORDINALS = ("en", "fr")
+"""Languages in which a number with a stop behind it is no ordinal, as it is in most others."""
 
 
 def check_text(text: object, name: str) -> str:
@@ -81,27 +87,32 @@ def split_sentences(text: str, language: str) -> list[str]:
 
     Args:
         text: without line breaks.
-        language: a code such as "en"; general rules are used where sentencex does not know it.
+        language: a name such as "en"; general rules are used where sentencex does not know it.
 
     Returns:
         The sentences, each with a word and with the blanks after it: together they are the text.
+        Where a stop may be that of an initial or an ordinal, no sentence ends.
     """
     last_word = next((n for n in range(len(text) - 1, 0, -1) if text[n].isalnum()), 0)
     if not _SIGN.search(text, 0, last_word):
         return [text]
     import sentencex  # only where it is needed: most lines are one sentence
 
+    base = base_language(language)
+    has_ordinals = base not in _WITHOUT_ORDINALS
     plain = re.sub(r"\s", " ", text)  # sentencex 1.0 fails at blanks that take several bytes
     found: list[str] = []
     start = 0
     while start < len(text):
-        parts = sentencex.segment(language, plain[start : start + _BLOCK])
+        parts = sentencex.segment(base, plain[start : start + _BLOCK])
         if start + _BLOCK < len(text) and len(parts) > 1:
             parts.pop()  # it may go on in the next block
         for part in parts:
             sentence = text[start : start + len(part)]
             start += len(part)
-            if found and not (has_words(sentence) and has_words(found[-1])):
+            last = found[-1] if found else ""
+            goes_on = _NO_END(last) or (has_ordinals and _ORDINAL(last))
+            if last and (goes_on or not (has_words(sentence) and has_words(last))):
                 found[-1] += sentence
             else:
                 found.append(sentence)
@@ -110,4 +121,4 @@ def split_sentences(text: str, language: str) -> list[str]:
 
 def join_sentences(sentences: Iterable[str], language: str) -> str:
     """Join translated sentences as their language does."""
-    return ("" if language in UNSPACED else " ").join(filter(None, sentences))
+    return ("" if base_language(language) in UNSPACED else " ").join(filter(None, sentences))

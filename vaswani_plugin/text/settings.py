@@ -69,7 +69,7 @@ class _Fields:
 class Settings(_Fields):
     """How raw text became the words of a model; files are named as in the bundle."""
 
-    source_language: str  # two-letter code; names the dictionary and chooses Moses' rules
+    source_language: str  # of BCP 47; names the dictionary and chooses Moses' rules
     target_language: str
     lowercase: bool  # the first step
     normalize_punctuation: bool  # the second step, by Moses' rules

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from fairseq.data import FairseqDataset
@@ -13,6 +14,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from fairseq.utils import split_paths
 
 from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
 from vaswani_plugin.fairseq_plugin.tasks._common import (
@@ -25,6 +27,7 @@ from vaswani_plugin.fairseq_plugin.tasks._common import (
 )
 from vaswani_plugin.search.options import PAPER_DECODING, PARSER_DECODING, SearchOptions
 from vaswani_plugin.search.well_formed import Grammar
+from vaswani_plugin.text.languages import languages_of
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +73,14 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         known = {action.dest for action in parser._actions}
         if "beam" in known:
             parser.set_defaults(**cls.decoding, decoding_is_complete=True)
+
+    @classmethod
+    def setup_task(cls, cfg: VaswaniTranslationConfig, **kwargs) -> "VaswaniTranslationTask":
+        """Load the dictionaries; fairseq knows no language such as pt-BR by the files' names."""
+        folder = Path(split_paths(cfg.data)[0])
+        if None in (cfg.source_lang, cfg.target_lang) and (found := languages_of(folder)):
+            cfg.source_lang, cfg.target_lang = found
+        return super().setup_task(cfg, **kwargs)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs) -> None:
         """Load a split; see fairseq's task."""
