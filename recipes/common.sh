@@ -26,6 +26,8 @@ Options of every recipe:
   --scale tiny     a few sentences and updates: does everything run? The scores mean nothing
   --from STEP, --until STEP   do STEP and all that follow again; end after STEP
   --continue N     a finished training goes on until N updates in all; what follows is done again
+  --finish         no more training: average and score what a training that was stopped has saved
+  --minutes N      a training ends after N minutes in all, also where it was stopped in between
   --dry-run        print the commands, run nothing
   --cpu | --gpus N     train on the CPU, or on N GPUs (default: one, where there is one)
   --nodes N --node-rank R --master HOST:PORT   of N machines that share WORK, this is number R;
@@ -38,18 +40,27 @@ say() { printf '%s: %s\n' "$recipe" "$*" >&2; }
 die() { printf '%s: error: %s\n' "$recipe" "$*" >&2 && exit 1; }
 is_tiny() { [[ $scale == tiny ]]; }
 or_tiny() { if is_tiny; then echo "$2"; else echo "$1"; fi; } # FULL TINY: a value by --scale
+is_training() { [[ $1 == train || $1 == train-* ]]; }
 toy_pair() { if [[ $pair == *fr* ]]; then echo en-fr; else echo en-de; fi; }
 
+languages() { # SRC-TGT: sets pair, source and target; names of BCP 47, whose case tells pt from PT
+  local one='([a-z]{2,3}(-[A-Z][a-z]{3})?(-([A-Z]{2}|[0-9]{3}))?(-[a-z0-9]{5,8}|-[0-9][a-z0-9]{3})*)'
+  [[ $1 =~ ^$one-$one$ && ${BASH_REMATCH[1]} != "${BASH_REMATCH[6]}" ]] ||
+    die "--pair $1: give two different languages by their names of BCP 47, as in en-de, de-hsb, en-pt-BR"
+  pair=$1 source=${BASH_REMATCH[1]} target=${BASH_REMATCH[6]}
+}
+
 begin() { # ARGUMENT...: reads the options, makes the environment, takes the folder
-  local _name _given _path _own=" work data scale from until continue gpus nodes node_rank master ${options-} "
+  local _name _given _path _own=" work data scale from until continue minutes gpus nodes node_rank master ${options-} "
   root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
   toy=$root/data-prep/toy prep=$root/data-prep plugin=$root/vaswani_plugin
-  work=$root/work/$recipe data='' scale=full from='' until='' continue='' dry_run='' gpus='' nodes=1 node_rank=0 master=''
-  extra=() cpu='' current=''
+  work=$root/work/$recipe data='' scale=full from='' until='' continue='' finish='' minutes='' dry_run='' gpus='' nodes=1 node_rank=0 master=''
+  extra=() cpu='' current='' again='' child='' stopped=''
   while (($#)); do
     case $1 in
       --help | -h) usage && exit ;;
       --dry-run) dry_run=1 && shift && continue ;;
+      --finish) finish=1 && shift && continue ;;
       --cpu) gpus=0 && shift && continue ;;
       --) shift && extra=("$@") && break ;;
     esac
@@ -75,18 +86,22 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
     printf -v "$_name" %s "$_given"
   done
   gpus=${gpus:-$({ nvidia-smi -L 2>/dev/null || true; } | awk '/^GPU/ { n = 1 } END { print n + 0 }')}
-  [[ $gpus$nodes$node_rank${continue:-0} =~ ^[0-9]+$ ]] || die "--gpus, --nodes, --node-rank, --continue: must be numbers"
+  [[ $gpus$nodes$node_rank${continue:-0}${minutes:-1} =~ ^[0-9]+$ && ${minutes:-1} != 0 ]] ||
+    die "--gpus, --nodes, --node-rank, --continue, --minutes: must be numbers"
+  [[ -z $finish || -z $continue ]] || die "--finish ends a training, --continue goes on with it: give one of them"
+  if [[ -n ${pair-} ]]; then languages "$pair"; fi
   ((nodes == 1)) || [[ $master == *:* ]] || die "--nodes $nodes: needs --master HOST:PORT, the address of node 0"
   workers=$((nodes * (gpus > 0 ? gpus : 1)))
   if ((gpus == 0)); then cpu=1; fi
-  if [[ -n $continue ]]; then from=train; fi
   if [[ -n $dry_run ]]; then return; fi
+  trap ended EXIT
+  # shellcheck disable=SC2064
+  for _name in INT TERM HUP USR1; do trap "pass_on $_name" "$_name"; done
+  trap 'signaled=1; for _each in STOP CONT; do kill -s $_each -- ${child:+"-$child"} $$; done' TSTP # Ctrl-Z
   # shellcheck source=recipes/lib/env.sh
   source "$root/recipes/lib/env.sh"
   exec 3>&2
   mkdir -p "$work/.steps" "$work/logs" || die "--work $work: cannot be made"
-  trap ended EXIT
-  trap 'exit 130' INT
   if ((node_rank > 0)); then return; fi
   if command -v flock >/dev/null; then
     exec 8>>"$work/.lock"
@@ -100,35 +115,68 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
   printf '%s\n' "$_given" >"$work/.options"
 }
 
+leave() { exit $((128 + $(kill -l "$stopped"))); }
+
+pass_on() { # SIGNAL: to all processes of the step, which may save before they end
+  stopped=$1 signaled=1
+  if [[ -z $child ]]; then leave; fi
+  kill -s "$1" -- "-$child" 2>/dev/null || true
+}
+
 ended() { # says where a step failed or was stopped, and why
   local status=$?
   if [[ -z $current ]]; then return; fi
-  if ((status == 130)); then say "stopped in step $current; the same command goes on there" 2>&3 && return; fi
+  if ((status == 75 || status == 130)) || [[ -n $stopped && $status -gt 128 ]]; then
+    say "stopped in step $current; the same command goes on there" 2>&3 && return
+  fi
   tail -n 3 "$log" | cut -c 1-300 >&3
   say "error: step $current ended with exit code $status (all it said: $log); the same command goes on there" 2>&3
+}
+
+attempt() { # COMMAND...: in a process group of its own, so that a signal reaches each process once
+  local status
+  set -m
+  (
+    trap 'exit $(($? ? $? : 143))' INT TERM HUP USR1 # when the program that runs has ended
+    { while kill -0 $$ && sleep 2; do :; done && kill -s TERM 0; } >/dev/null 2>&1 3>&- 8>&- & # kill -9
+    watch=$! && trap 'kill "$watch" 2>/dev/null || true' EXIT
+    "$@"
+  ) >>"$log" 2>&1 </dev/null &
+  child=$!
+  set +m
+  while signaled='' status=0 && { wait "$child" 2>/dev/null || status=$?; } && [[ -n $signaled ]]; do :; done
+  child=''
+  return "$status"
 }
 
 step() { # NAME COMMAND...: does it once
   local name=$1 stamp=$work/.steps/$1 key file
   log=$work/logs/$name$(if ((node_rank)); then echo ".node$node_rank"; fi).log
   shift
-  if ((node_rank > 0)) && [[ $name != train ]]; then return; fi
+  if ((node_rank > 0)) && { [[ -n $finish ]] || ! is_training "$name"; }; then return; fi
+  if [[ $from == "$name" ]] || { [[ -n $continue ]] && is_training "$name"; }; then from='' again=1; fi
   if [[ -n $dry_run ]]; then printf '%s' "$name:" && printf ' %q' "$@" && echo && return; fi
   key=$(printf '%q ' "$@" && declare -f "$1" || true)
   for file in "$work WORK" "$root ROOT"; do key=${key//"$(printf %q "${file% *}")"/${file##* }}; done
-  if [[ $from == "$name" || $from == , ]]; then from=, && rm -f "$stamp" "$stamp.begun"; fi
+  if [[ -n $again ]]; then rm -f "$stamp" "$stamp.begun"; fi
   for file in "$stamp" "$stamp.begun"; do
     [[ ! -f $file || "$(<"$file")" == "$key" ]] ||
       die "step $name was done by another command in $work: give another --work, or --from $name"
   done
+  if [[ -n $finish && ! -f $stamp ]] && is_training "$name"; then
+    [[ -f $stamp.begun && -n $(find "$work/checkpoints" "$work/models" -name '*.pt' 2>/dev/null) ]] ||
+      die "--finish: step $name has saved nothing yet"
+    say "$name: ends here, as asked" && mv "$stamp.begun" "$stamp" && again=1
+  fi
   if [[ ! -f $stamp ]]; then
     say "$name"
     if [[ -f $stamp.begun || -n $continue ]]; then is_new=''; else is_new=1; fi
     current=$name
     if ((node_rank == 0)); then printf '%s\n' "$key" >"$stamp.begun"; fi
-    "$@" >>"$log" 2>&1
+    attempt "$@"
     if ((node_rank == 0)); then mv "$stamp.begun" "$stamp"; fi
-    current=''
+    current='' again=1 # the steps after it used what it has replaced
+    if [[ -n $stopped ]]; then say "stopped after step $name; the same command goes on there" && leave; fi
   fi
   if [[ $name == "$until" ]]; then say "done until $name, in $work" && exit; fi
 }
@@ -161,7 +209,7 @@ download() { # URL: into WORK/download; its sum must be that of SHA256SUMS, or o
 
 raw() { # FOLDER TRAIN VALID TEST: the text, as WORK/raw/{train,valid,test}.LANGUAGE
   local language
-  for language in "${pair%-*}" "${pair#*-}"; do
+  for language in "$source" "$target"; do
     to "$work/raw/train.$language" text "$1/$2.$language"
     to "$work/raw/valid.$language" text "$1/$3.$language"
     to "$work/raw/test.$language" text "$1/$4.$language"
@@ -171,7 +219,7 @@ raw() { # FOLDER TRAIN VALID TEST: the text, as WORK/raw/{train,valid,test}.LANG
 every() { # FROM TO COMMAND...: WORK/FROM/* through the command to WORK/TO/*; {} is the language
   local from=$1 into=$2 file
   shift 2
-  for file in {train,valid,test}.{"${pair%-*}","${pair#*-}"}; do
+  for file in {train,valid,test}.{"$source","$target"}; do
     if [[ ! -f $work/$from/$file ]]; then continue; fi # IWSLT's validation set is cut off later
     to "$work/$into/$file" "${@//\{\}/${file##*.}}" <"$work/$from/$file"
   done
@@ -179,8 +227,8 @@ every() { # FROM TO COMMAND...: WORK/FROM/* through the command to WORK/TO/*; {}
 
 clean() { # FOLDER LIMIT...: WORK/clean, FOLDER's text with only the training pairs within the limits
   mkdir -p "$work/clean" && cp "$work/$1"/*.* "$work/clean"
-  python "$prep/check_corpus.py" "$work/$1/train".{"${pair%-*}","${pair#*-}"} \
-    --clean "$work/clean/train".{"${pair%-*}","${pair#*-}"} "${@:2}"
+  python "$prep/check_corpus.py" "$work/$1/train".{"$source","$target"} \
+    --clean "$work/clean/train".{"$source","$target"} "${@:2}"
 }
 
 binarize() { # FOLDER FLAG...: FOLDER/{train,valid,test} as fairseq-preprocess binarizes them, sooner
@@ -197,6 +245,7 @@ train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its l
   fi
   more+=(${extra[@]+"${extra[@]}"})
   if [[ -n $continue ]]; then more+=(--max-update "$continue"); fi
+  if [[ -n $minutes ]]; then more+=(--stop-time-hours "$(awk -v minutes="$minutes" 'BEGIN { print minutes / 60 }')"); fi
   if ((node_rank == 0)) && [[ -n $is_new && -d $work/checkpoints ]]; then mv "$work/checkpoints" "$work/checkpoints.$(date +%s)"; fi
   command=(fairseq-train "$work/data-bin" --user-dir "$plugin" --save-dir "$work/checkpoints"
     --no-progress-bar --log-format json --log-interval 10 ${cpu:+--cpu} "$@" ${more[@]+"${more[@]}"})
@@ -228,9 +277,9 @@ translate() { # FLAG...: the test set by WORK/averaged.pt, into WORK/test.tok, i
 
 score() { # MODEL FLAG...: WORK/test.tok as running text, by Moses' rules or a model of word pieces
   local undo=(wordpiece.py undo --model "$1")
-  if [[ $1 == moses ]]; then undo=(normalize_tokenize.py --language "${pair#*-}" --detokenize); fi
+  if [[ $1 == moses ]]; then undo=(normalize_tokenize.py --language "$target" --detokenize); fi
   to "$work/test.out" python "$prep/${undo[0]}" "${undo[@]:1}" --input "$work/test.tok"
-  to "$work/bleu.json" vaswani bleu --format json --hypothesis "$work/test.out" --reference "$work/raw/test.${pair#*-}" "${@:2}"
+  to "$work/bleu.json" vaswani bleu --format json --hypothesis "$work/test.out" --reference "$work/raw/test.$target" "${@:2}"
 }
 
 bundle() { # KEY=VALUE...: WORK/model, all that inference needs; the keys are preprocessing.json's
@@ -239,7 +288,7 @@ bundle() { # KEY=VALUE...: WORK/model, all that inference needs; the keys are pr
 }
 
 finish() { # TITLE FILE...: WORK/result.json of the scores in these files, and a line for people
-  [[ -z $from || $from == , ]] || die "--from $from: no such step"
+  [[ -z $from$until ]] || die "--from or --until $from$until: no such step"
   if [[ -n $dry_run ]] || ((node_rank > 0)); then return; fi
   if [[ -f $work/average.json ]]; then set -- "$@" "averaged=$work/average.json"; fi
   python "$root/recipes/lib/steps.py" finish "$work" "$recipe" "$@"

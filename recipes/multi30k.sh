@@ -19,7 +19,6 @@ recipe=multi30k pair=en-de options='pair'
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"
-source=${pair%-*} target=${pair#*-}
 
 published=https://raw.githubusercontent.com/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw
 names=(train val test_2016_flickr)

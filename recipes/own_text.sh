@@ -36,10 +36,10 @@ for name in train valid test; do
     if [[ -z $pair ]]; then pair=${file##*.}-; elif [[ $pair == *- ]]; then pair+=${file##*.}; fi
   done <<<"${!name}"
 done
-[[ $pair =~ ^[a-zA-Z]+-[a-zA-Z]+$ ]] || die "--pair SRC-TGT: name the languages"
+languages "$pair"
 
 step clean python "$prep/own_text.py" --pair "$pair" "${files[@]}" --output "$work/raw" --report "$work/corpus.json"
-if [[ -n $dry_run ]]; then pairs=0; else pairs=$(wc -l <"$work/raw/train.${pair%-*}"); fi
+if [[ -n $dry_run ]]; then pairs=0; else pairs=$(wc -l <"$work/raw/train.$source"); fi
 if ((pairs <= 10000)); then
   pieces=1000 interval=100 training=(--arch vaswani_tiny --dropout .3 --max-tokens 2048 --warmup-updates 400 --lr-factor .5657 --max-update 5000)
 elif ((pairs <= 100000)); then
@@ -52,13 +52,13 @@ fi
 model=$work/pieces.model dictionary=$work/dictionary patience=8
 if [[ -n $init_from ]]; then
   [[ -f $init_from/sentencepiece.model ]] || die "--init-from $init_from: no bundle of this recipe"
-  model=$init_from/sentencepiece.model dictionary=$init_from/dict.${pair%-*}.txt patience=5 interval=25
+  model=$init_from/sentencepiece.model dictionary=$init_from/dict.$source.txt patience=5 interval=25
   training+=(--warmup-updates 100 --lr-factor .06 --max-update 2000 --finetune-from-model "$init_from/model.pt" --arch)
   while IFS= read -r word; do training+=("$word"); done < <(python "$root/recipes/lib/steps.py" flags "$init_from")
 else
   if is_tiny; then training+=(--arch vaswani_debug); fi
   step learn python "$prep/wordpiece.py" learn --at-most --size "$(or_tiny $pieces 400)" --output "$model" \
-    --input "$work/raw/train.${pair%-*}" "$work/raw/train.${pair#*-}"
+    --input "$work/raw/train.$source" "$work/raw/train.$target"
   step dictionary python "$prep/wordpiece.py" dictionary --model "$model" --output "$dictionary"
 fi
 step pieces every raw pieces python "$prep/wordpiece.py" apply --model "$model"
@@ -68,6 +68,6 @@ step train train "${training[@]}" --patience $patience --keep-best-checkpoints 5
   --save-interval-updates "$(or_tiny $interval 5)" --validate-interval-updates "$(or_tiny $interval 5)"
 step average average --best 5
 step translate translate
-step score score "$model" --language "${pair#*-}"
+step score score "$model" --language "$target"
 step bundle bundle lowercase=false tokenizer=none normalize_punctuation=false subwords=sentencepiece "codes=$model" beam=4
 finish "own text, $pair, test" "bleu=$work/bleu.json"

@@ -22,7 +22,7 @@ options='pair arch source_rows target_rows seeds nbest' paths=nbest
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"
-source=${pair%-*} target=${pair#*-} seeds=${seeds:-$(or_tiny "1 2 3 4 5" "1 2")}
+seeds=${seeds:-$(or_tiny "1 2 3 4 5" "1 2")}
 if [[ -z $data ]]; then
   is_tiny || die "--data DIR: give {train,valid,test}.$source and .$target, such as work/wmt14_en_fr/raw"
   data=$toy/$(toy_pair)

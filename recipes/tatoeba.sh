@@ -19,7 +19,6 @@ recipe=tatoeba pair=en-de options='pair'
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"
-source=${pair%-*} target=${pair#*-}
 if [[ $pair == *de* ]]; then archive=deu-eng.zip foreign=de; else archive=fra-eng.zip foreign=fr; fi
 
 if [[ -n $data && ! -f $data/$archive ]]; then

@@ -17,13 +17,13 @@ recipe=translation_as_completion pair=en-de arch='' options='pair arch'
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"
 if [[ -z $data ]]; then
-  is_tiny || die "--data DIR: give {train,valid,test}.${pair%-*} and .${pair#*-}, such as work/multi30k/raw"
+  is_tiny || die "--data DIR: give {train,valid,test}.$source and .$target, such as work/multi30k/raw"
   data=$toy/$(toy_pair)
 fi
 
 for split in train valid test; do
-  step "source-$split" to "$work/raw/$split.article" text "$data/$split.${pair%-*}"
-  step "target-$split" to "$work/raw/$split.summary" text "$data/$split.${pair#*-}"
+  step "source-$split" to "$work/raw/$split.article" text "$data/$split.$source"
+  step "target-$split" to "$work/raw/$split.summary" text "$data/$split.$target"
 done
 step code python "$prep/code_text.py" --coding bpe --operations "$(or_tiny 8000 400)" --summaries \
   --article-tokens 150 --summary-tokens 104 --output "$work/data-bin" \
@@ -35,6 +35,6 @@ step train train --task vaswani_language_modeling --arch "${arch:-$(or_tiny vasw
 step average average --last-updates 5
 step bundle python "$prep/bundle.py" --model "$work/averaged.pt" --data-bin "$work/data-bin" --output "$work/model" beam=4
 step translate vaswani summarize --model "$work/model" ${cpu:+--cpu} --output "$work/test.out" "$work/raw/test.article"
-step score to "$work/bleu.json" vaswani bleu --language "${pair#*-}" --format json \
+step score to "$work/bleu.json" vaswani bleu --language "$target" --format json \
   --hypothesis "$work/test.out" --reference "$work/raw/test.summary"
 finish "translation as completion, $pair, test" "bleu=$work/bleu.json"

@@ -144,8 +144,8 @@ def our_search(args: argparse.Namespace, dtype: str) -> Decode:
     from vaswani_plugin.inference.checkpoints import load_model
     from vaswani_plugin.inference.search_engine import TorchEngine
     from vaswani_plugin.search.options import SearchOptions
-    from vaswani_plugin.text.languages import languages_of
     from vaswani_plugin.text.dictionary import dictionary_names
+    from vaswani_plugin.text.languages import languages_of
     from vaswani_plugin.text.settings import Settings
 
     device = "cuda" if args.gpu else "cpu"

@@ -41,7 +41,8 @@ def progress() -> None:
 
     The first says how long the training takes at its speed so far.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # fairseq-train ends first, and saves
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(each, signal.SIG_IGN)  # fairseq-train ends first, and saves
     hidden = None if sys.stderr.isatty() else True
     shape = "{desc}{n_fmt}/{total_fmt} updates, {postfix}, {remaining} left"
     bar = tqdm(unit=" updates", disable=hidden, bar_format=shape)

@@ -182,7 +182,7 @@ def test_text_without_spaces_needs_another_tokenizer(files: dict) -> None:
     for path in files.values():
         write(path, ["房子在山上"] * 2)
     done = bleu(files)
-    assert "no spaces between words" in done.err and "--language LL" in done.err
+    assert "no spaces between words" in done.err and "--language NAME" in done.err
     assert "reading" not in done.out
     result = as_json(files, "--language", "zh", "--source", files["reference"])
     assert result["sacrebleu"] == 100.0 and "tok:zh|" in result["signature"]

@@ -26,7 +26,7 @@ BAD = {
     "bleu --hypothesis {hyp}": "needs --reference",
     "bleu --hypothesis /dev/null --reference {ref}": "/dev/null: the file is empty",
     "bleu --hypothesis {trees} --reference {ref}": "trees has 4 segments, ",
-    "bleu --hypothesis {hyp} --reference {ref} --language German": "give a two-letter code",
+    "bleu --hypothesis {hyp} --reference {ref} --language German": "give a name of BCP 47",
     "bleu --hypothesis {hyp} --reference {ref} --compound-split": "goes with --tokenized",
     "bleu --hypothesis {hyp} --reference {ref} --training-source x": "needs --source FILE",
     "complexity --r 99 --n 50": "--r 99 is no restriction of --n 50",

@@ -49,8 +49,8 @@ def part_characters(line: str) -> str:
 def decomposed(texts: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
     """Warnings about texts, by name, with accents as characters of their own (Unicode's NFD)."""
     return [
-        f"{found:,} of {len(lines):,} lines of {name} are not in Unicode's form NFC, in which letter "
-        "and accent are one character: they match no words that are; convert both sides"
+        f"{found:,} of {len(lines):,} lines of {name} are not in Unicode's form NFC: an accent "
+        "that is a character of its own matches no letter with this accent; convert both sides"
         for name, lines in texts
         if (found := sum(not is_normalized("NFC", line) for line in lines))
     ]
