@@ -1,22 +1,34 @@
 """Makes a bundle: one folder with all that inference needs, for `vaswani translate --model`.
 
     bundle.py --model averaged.pt --data-bin data-bin --pair en-de --output WORK/model \\
-        lowercase=false normalize_punctuation=false tokenizer=moses subwords=subword-nmt \\
         codes=bpe/codes beam=4
 
     bundle.py --model averaged.pt --data-bin data-bin --output WORK/model beam=4
 
-KEY=VALUE sets a field of preprocessing.json; vaswani_plugin/text/settings.py explains the fields
-and their defaults. The values of codes and vocabulary are paths; the files are copied. Without
---pair the model is a language model or a parser. Then --data-bin is a folder of code_text.py or
-code_trees.py, and KEY=VALUE changes the preprocessing.json in it. A language model of a folder that
-fairseq-preprocess wrote needs coding=words.
+KEY=VALUE says how raw text became the words of --data-bin:
+
+    lowercase=true|false               (default: true where the training text has no capitals)
+    normalize_punctuation=true|false   by Moses' rules (default: false)
+    tokenizer=moses|none               (default: moses where punctuation stands alone in that text)
+    aggressive_dash_splits=true|false  Moses' option -a, "well @-@ known" (default: false)
+    escape=true|false                  Moses' &apos; for ' and others (default: true)
+    subwords=subword-nmt|sentencepiece|none   (default: by the marks @@ and ▁ in the dictionary)
+    codes=FILE                         the merges, or sentencepiece's model; copied
+    vocabulary=FILE, vocabulary_threshold=N   subword-nmt splits source words into no others
+    beam=N                             with which the model was scored (default: 4)
+    longest_trained=N                  a longer sentence is cut (default: by the training text)
+
+Without --pair the model is a language model or a parser. Then --data-bin is a folder of
+code_text.py or code_trees.py, and KEY=VALUE changes the preprocessing.json in it: coding, codes and
+beam; article_tokens and summary_tokens of a summarizer; keep_tags and label_closings of a parser. A
+language model of a folder that fairseq-preprocess wrote needs coding=words.
 
 The checkpoint must have been trained with the dictionaries of --data-bin. It may already be in the
 output folder, as model.pt.
 """
 
 import json
+import re
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -28,11 +40,13 @@ from checkout import parser, run
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.checkpoints import load_checkpoint, naming, refuse_other_dictionaries
 from vaswani_plugin.text.binary import read_numbers
-from vaswani_plugin.text.dictionary import Dictionary
+from vaswani_plugin.text.bpe import join_bpe
+from vaswani_plugin.text.dictionary import Dictionary, dictionary_names
 from vaswani_plugin.text.languages import languages_of, two_languages
 from vaswani_plugin.text.lines import open_binary
 from vaswani_plugin.text.outputs import write_atomically, write_bytes_atomically
 from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.raw_text import punctuation_stands
 from vaswani_plugin.text.settings import (
     MODEL,
     SETTINGS,
@@ -44,7 +58,57 @@ from vaswani_plugin.text.settings import (
 )
 
 
-def make_settings(pair: str | None, changes: list[str], data_bin: Path) -> AnySettings:
+def training_text(data_bin: Path, source: str, target: str) -> tuple[str, list[str]]:
+    """The kind of subwords by the dictionary's marks, and the words of 1,000 source sentences."""
+    path = data_bin / dictionary_names(source, target)["source"]
+    known = Dictionary.load(path) if path.is_file() else Dictionary()
+    marked = [sum(bool(re.fullmatch(m, word)) for word in known.symbols) for m in (".+@@", "▁.*")]
+    kind = "subword-nmt" if marked[0] > 1 else "sentencepiece" if marked[1] > 1 else "none"
+    train = data_bin / f"train.{source}-{target}.{source}"
+    if not train.with_name(f"{train.name}.idx").is_file():
+        return kind, []
+    numbers, sizes = read_numbers(train)
+    rows = np.split(numbers, np.cumsum(sizes[:1000]))[:1000]
+    lines = [" ".join(known[number] for number in row[:-1]) for row in rows]
+    if kind == "sentencepiece":
+        return kind, [line.replace(" ", "").replace("▁", " ") for line in lines]
+    return kind, list(map(join_bpe, lines))
+
+
+def translation_settings(
+    data_bin: Path, source: str, target: str, content: dict[str, Any], is_tokenized: bool
+) -> Settings:
+    """Completes settings by the training's text, and refuses those that contradict it.
+
+    `is_tokenized`: what will be translated is as tokenized as that text, and nothing is refused.
+    """
+    kind, lines = training_text(data_bin, source, target)
+    stands, pieces = punctuation_stands(lines), kind == "sentencepiece"
+    has_capitals = sum(line != line.lower() for line in lines) > len(lines) / 100
+    is_lower = not has_capitals and any(line != line.upper() for line in lines)
+    defaults: dict[str, Any] = {"lowercase": is_lower, "normalize_punctuation": False}
+    if lines or pieces:
+        defaults["tokenizer"] = "moses" if stands and not pieces else "none"
+    languages = {"source_language": source, "target_language": target}
+    settings = settings_from({**defaults, "subwords": kind, **content, **languages})
+    wrong = {}
+    if settings.subwords != kind:
+        wrong["subwords"] = f"the dictionary's are by their marks subwords={kind}"
+    if stands not in (None, settings.tokenizer == "moses") and not pieces:
+        wrong["tokenizer"] = f"the training text is {'' if stands else 'not '}tokenized"
+    if settings.lowercase != is_lower and (has_capitals or is_lower) and not pieces:
+        wrong["lowercase"] = f"the training text has {'' if has_capitals else 'no '}capitals"
+    for name, reason in ({} if is_tokenized else wrong).items():
+        raise UserError(
+            f"{name}={getattr(settings, name)}, but {reason}: leave {name} out, or give "
+            "--tokenized if what you translate is in the training's own tokens"
+        )
+    return settings
+
+
+def make_settings(
+    pair: str | None, changes: list[str], data_bin: Path, is_tokenized: bool = False
+) -> AnySettings:
     """Makes settings from KEY=VALUE, or, without a pair, from those of a data folder."""
     content: dict[str, Any] = {}
     for change in changes:
@@ -57,7 +121,9 @@ def make_settings(pair: str | None, changes: list[str], data_bin: Path) -> AnySe
             content[key] = value
     if pair is not None:
         source, target = two_languages(pair)
-        return settings_from(content | {"source_language": source, "target_language": target})
+        if (languages := languages_of(data_bin) or (source, target)) != (source, target):
+            raise UserError(f"--pair {source}-{target}: {data_bin} is of {'-'.join(languages)}")
+        return translation_settings(data_bin, source, target, content, is_tokenized)
     path = data_bin / SETTINGS
     if not path.is_file() and "coding" in content:  # of fairseq-preprocess
         return settings_from(content, TextSettings)
@@ -92,8 +158,6 @@ def make_bundle(model: Path, data_bin: Path, settings: AnySettings, output: Path
     dictionaries = settings.dictionaries()
     if isinstance(settings, Settings):
         source, target = settings.source_language, settings.target_language
-        if (languages := languages_of(data_bin) or (source, target)) != (source, target):
-            raise UserError(f"--pair {source}-{target}: {data_bin} is of {'-'.join(languages)}")
         if settings.subwords == "sentencepiece":
             names["codes"] = "sentencepiece.model"
         train = data_bin / f"train.{source}-{target}.{source}"
@@ -133,11 +197,13 @@ def main() -> None:
     add("--data-bin", type=Path, required=True, help="folder of its dictionaries")
     add("--pair", help="languages of a translation model, such as en-de")
     add("--output", type=Path, required=True, help="the folder to create")
+    add("--tokenized", action="store_true", help="the lines to translate will be tokens, too")
     add("settings", nargs="*", metavar="KEY=VALUE", help="see above")
     args = flags.parse_args()
-    settings = make_settings(args.pair, args.settings, args.data_bin)
+    settings = make_settings(args.pair, args.settings, args.data_bin, args.tokenized)
     names = make_bundle(args.model, args.data_bin, settings, args.output)
-    print(f"{args.output}: {', '.join(names)}")
+    shown = {name: value for name, value in asdict(settings).items() if value is not None}
+    print(f"{args.output}: {', '.join(names)}; {json.dumps(shown, ensure_ascii=False)}")
 
 
 if __name__ == "__main__":

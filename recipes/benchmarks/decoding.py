@@ -103,8 +103,7 @@ def export(args: argparse.Namespace, engines: list[str]) -> None:
         pair = next(args.data_bin.glob("*-*.*.idx")).name.split(".")[1]
         make = [sys.executable, ROOT / "data-prep" / "bundle.py", "--model", args.model, "--pair"]
         make += [pair, "--data-bin", args.data_bin, "--output", args.work / "plain", "beam=4"]
-        no_text = ("lowercase", "normalize_punctuation", "aggressive_dash_splits")
-        make += ["tokenizer=none", "subwords=none", *(f"{name}=false" for name in no_text)]
+        make += ["--tokenized", "tokenizer=none", "subwords=none", "lowercase=false"]
         measure(make)
     bundle = args.bundle or args.work / "plain"
     measure([*command, bundle, "--to", "ctranslate2", "--output", args.work / "ctranslate2"])

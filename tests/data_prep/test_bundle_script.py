@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import fields
 from pathlib import Path
 
 import bundle
@@ -14,10 +15,11 @@ from toy_language_model import OURS, STOCK, build, write_lines
 
 from tests.support.scripts import run_script
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text import bpe_learning
+from vaswani_plugin.text import bpe, bpe_learning
+from vaswani_plugin.text.binary import binarize
 from vaswani_plugin.text.coding import bpe_units, to_letters
 from vaswani_plugin.text.pipeline import Pipeline
-from vaswani_plugin.text.settings import TextSettings, read_settings
+from vaswani_plugin.text.settings import Settings, TextSettings, TreeSettings, read_settings
 
 NAMES = {"model.pt", "dict.en.txt", "dict.de.txt", "codes", "preprocessing.json"}
 
@@ -102,7 +104,9 @@ def test_the_checkpoint_may_lie_in_the_folder(parts, run, tmp_path):
     [
         (["codes=nowhere"], "nowhere does not exist"),
         (["lowercase=flase"], "lowercase is 'flase': must be true or false"),
-        (["lower=true"], "unexpected keyword argument 'lower'"),
+        (["lower=true"], "lower: no such field; the fields are source_language, "),
+        (["subwords=none", "codes=null"], "subwords=none, but the dictionary's are by their marks"),
+        (["subwords=sentencepiece"], "by their marks subwords=subword-nmt: leave subwords out"),
         (["beam"], "beam: must be KEY=VALUE"),
         (["beam=3", "--pair", "en-fr"], "dict.fr.txt does not exist"),
         (["beam=3", "--model", "nowhere.pt"], "nowhere.pt does not exist"),
@@ -111,6 +115,34 @@ def test_the_checkpoint_may_lie_in_the_folder(parts, run, tmp_path):
 def test_what_is_wrong_is_named_and_nothing_written(parts, run, tmp_path, changes, part):
     assert part in run(arguments(parts, tmp_path / "model", *changes))
     assert not (tmp_path / "model").exists()
+
+
+def test_the_training_text_completes_the_settings_and_contradicts_wrong_ones(parts, run, tmp_path):
+    entries = [(row.split()[0], 1) for row in (parts / "dict.en.txt").read_text().splitlines()]
+    split = bpe.make_encoder(str(parts / "codes"))
+    lines = [split(line) for line in (parts / "words").read_text().splitlines()]
+    binarize(str(write_lines(parts / "train", lines)), parts / "train.en-de.en", entries, 1)
+    given = arguments(parts, tmp_path / "model")[:8]
+    assert run([*given, f"codes={parts / 'codes'}"]) is None
+    found = read_settings(tmp_path / "model")
+    assert (found.lowercase, found.normalize_punctuation, found.beam) == (True, False, None)
+    assert (found.tokenizer, found.subwords) == ("moses", "subword-nmt")
+    for change, part in {
+        "tokenizer=none": "the training text is tokenized: leave tokenizer out",
+        "lowercase=false": "the training text has no capitals",
+        "subwords=none": f"codes {parts / 'codes'}: give both or neither",
+    }.items():
+        assert part in run(arguments(parts, tmp_path / "other", change))
+    assert run(arguments(parts, tmp_path / "other", "tokenizer=none", "--tokenized")) is None
+
+
+def test_the_help_names_every_field_and_default(run, capsys):
+    with pytest.raises(SystemExit):
+        run(["--help"])
+    shown = capsys.readouterr().out
+    for kind in (Settings, TextSettings, TreeSettings):
+        names = {field.name for field in fields(kind)} - {"source_language", "target_language"}
+        assert not [name for name in names if name not in shown]
 
 
 def test_files_that_belong_to_another_model_are_refused(parts, run, tmp_path):

@@ -127,7 +127,7 @@ def write_settings(folder, content) -> None:
     ("changes", "part"),
     [
         ({"version": 2}, "its version is 2, this program reads 1"),
-        ({"tokenizer": ...}, "missing 1 required positional argument: 'tokenizer'"),
+        ({"tokenizer": ...}, "tokenizer: needed, as in tokenizer=VALUE"),
         ({"tokenizer": "mose"}, "tokenizer is 'mose': must be moses or none"),
         ({"beam": True}, "beam is True: must be a number or null"),
         ({"subwords": "subword-nmt"}, "subwords is subword-nmt, codes None"),
@@ -155,6 +155,8 @@ def test_settings_of_text_are_written_and_read(tmp_path):
 
 
 def test_a_folder_that_is_no_bundle(tmp_path):
+    with pytest.raises(UserError, match="missing: no such folder"):
+        read_settings(tmp_path / "missing")
     with pytest.raises(UserError, match="is not a bundle; make one"):
         read_settings(tmp_path)
     (tmp_path / "model").mkdir()

@@ -107,7 +107,7 @@ def tokenizer_of(language: str | None) -> tuple[str, str | None]:
 
 
 def sacrebleu_metric(lowercase: bool = False, tokenizer: str = "13a") -> BLEU:
-    """sacreBLEU; `segments.looks_tokenized` finds text that it isn't made for."""
+    """sacreBLEU; `raw_text.punctuation_stands` finds text that it isn't made for."""
     try:
         return BLEU(lowercase=lowercase, tokenize=tokenizer, force=True)
     except RuntimeError as error:

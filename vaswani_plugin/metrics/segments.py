@@ -10,6 +10,7 @@ from unicodedata import is_normalized
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.bpe import join_bpe
 from vaswani_plugin.text.lines import read_text
+from vaswani_plugin.text.raw_text import punctuation_stands
 
 _LOADED = re.compile(r"loaded ([\d,]+) examples from: (.+)\.[^.\s]+$")  # the last part: a language
 _NUMBERED = re.compile(r"[HDT]-[0-9]+(\t|$)")
@@ -19,20 +20,11 @@ _WITHOUT_SPACES = (  # Thai, Lao, Tibetan, Myanmar, Khmer, kana, Han
     "\uf900-\ufaff\U00020000-\U0003ffff"
 )
 _CHARACTER = re.compile(f"([{_WITHOUT_SPACES}])")
-_STANDING = re.compile(r"(?:^|\s)[.,](?:\s|$)|&(?:apos|quot|#91|#93|#124);|@-@")
-_ATTACHED = re.compile(r"\w[.,]\s*$")
 
 
 def first_gap(numbers: Container[int]) -> int:
     """The lowest number from 0 on that is missing."""
     return next(number for number in count() if number not in numbers)
-
-
-def looks_tokenized(lines: Sequence[str]) -> bool:
-    """Whether most of a text's punctuation stands alone, or it has marks of Moses."""
-    standing = sum(bool(_STANDING.search(line)) for line in lines)
-    attached = sum(bool(_ATTACHED.search(line)) for line in lines)
-    return standing > attached and 10 * standing >= len(lines)
 
 
 def has_no_spaces(lines: Sequence[str]) -> bool:
@@ -190,7 +182,7 @@ def read_segments(
     sources = None if source is None else _read_matching(source, name, hypotheses)
     sides = list(zip((str(name), *places), (hypotheses, *golds), strict=True))
     warnings += decomposed(sides)
-    found = [place for place, side in sides if looks_tokenized(side)]
+    found = [place for place, side in sides if punctuation_stands(side)]
     if found and not tokenized:
         if len(found) <= len(golds):
             remedy = "the other side does not, so their words do not match: detokenize it"

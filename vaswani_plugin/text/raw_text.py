@@ -9,7 +9,7 @@ Burmese, and the visible signs of class Cf (Arabic number signs).
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.languages import UNSPACED, base_language
@@ -33,6 +33,9 @@ _JOINING = (
 )
 _EMOJI = "\u2190-\u2bff\ufe0f\u20e3\U0001f000-\U0001faff"
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19ff\uaa60-\uaa7f"
+
+_STANDING = re.compile(r"(?:^|\s)[.,](?:\s|$)|&(?:apos|quot|#91|#93|#124);|@-@")
+_ATTACHED = re.compile(r"\w[.,]\s*$")
 
 _ANY = re.compile(f"[{_NEVER}{_JOINERS}{_BREAK}{_DIRECTIONS}{_TAGS}]").search
 MEANINGLESS = re.compile(
@@ -122,3 +125,10 @@ def split_sentences(text: str, language: str) -> list[str]:
 def join_sentences(sentences: Iterable[str], language: str) -> str:
     """Join translated sentences as their language does."""
     return ("" if base_language(language) in UNSPACED else " ").join(filter(None, sentences))
+
+
+def punctuation_stands(lines: Sequence[str]) -> bool | None:
+    """Whether punctuation stands alone, as after Moses' rules; None: the text has too little."""
+    standing = sum(bool(_STANDING.search(line)) for line in lines)
+    attached = sum(bool(_ATTACHED.search(line)) for line in lines)
+    return standing > attached if 10 * max(standing, attached) >= len(lines) > 0 else None

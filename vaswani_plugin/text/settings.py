@@ -15,7 +15,7 @@ preprocessing.json is written last: a folder that has it is complete.
 """
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args
@@ -136,6 +136,8 @@ def read_settings(folder: Path) -> AnySettings:
         UserError: the folder is not a bundle, is incomplete, or of another version; names the file.
     """
     path = folder / SETTINGS
+    if not folder.exists():
+        raise UserError(f"{folder}: no such folder")
     if not path.is_file():
         remedy = "make one with data-prep/bundle.py"
         if (folder / "model" / SETTINGS).is_file():  # a recipe's work folder
@@ -178,10 +180,13 @@ def settings_from(content: dict[str, Any], kind: type[AnySettings] = Settings) -
     Raises:
         UserError: a key is missing or unknown, or a value can't be its field's.
     """
-    try:
-        settings = kind(**content)
-    except TypeError as error:  # it names the key
-        raise UserError(str(error)) from error
+    names = [field.name for field in fields(kind)]
+    if unknown := [key for key in content if key not in names]:
+        raise UserError(f"{unknown[0]}: no such field; the fields are {', '.join(names)}")
+    missing = [f.name for f in fields(kind) if f.default is MISSING and f.name not in content]
+    if missing:
+        raise UserError(f"{', '.join(missing)}: needed, as in {missing[0]}=VALUE")
+    settings = kind(**content)
     for field in fields(kind):
         value, allowed = getattr(settings, field.name), get_args(field.type) or (field.type,)
         # A text is no truth value: "flase" would count as true.
@@ -190,5 +195,7 @@ def settings_from(content: dict[str, Any], kind: type[AnySettings] = Settings) -
             choices = " or ".join(names.get(choice, str(choice)) for choice in allowed)
             raise UserError(f"{field.name} is {value!r}: must be {choices}")
     if isinstance(settings, Settings) and (settings.codes is None) != (settings.subwords == "none"):
-        raise UserError(f"subwords is {settings.subwords}, codes {settings.codes}: don't fit")
+        raise UserError(
+            f"subwords is {settings.subwords}, codes {settings.codes}: give both or neither"
+        )
     return settings
