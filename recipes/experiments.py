@@ -13,18 +13,23 @@ be added later. After -- stand more flags of every training.
 
 Each training is validated and translates the validation set. WORK/report.md has means over the
 seeds, their standard errors, and the change from the first row, whose standard error is that of the
-differences seed by seed; WORK/report.png draws it, where matplotlib is installed.
+differences seed by seed; WORK/report.png draws it, where matplotlib is installed. Where trainings
+are validated with --eval-bleu, as the ancestors are, a second table says what a BLEU costs in FLOPs
+(3 forward passes, padding left out) and in minutes of training, and WORK/costs.png draws it.
 """
 
 import argparse
 import csv
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import chain, pairwise
 from pathlib import Path
 from queue import SimpleQueue
 from statistics import fmean, stdev
@@ -34,9 +39,13 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from vaswani_plugin import processor  # noqa: E402
+from vaswani_plugin.cli.command import start_fairseq  # noqa: E402
 from vaswani_plugin.errors import UserError  # noqa: E402
+from vaswani_plugin.figures.curves import COSTS, draw_costs  # noqa: E402
+from vaswani_plugin.figures.figures import new_figure, save_figure  # noqa: E402
 from vaswani_plugin.metrics.bleu import tokenized_score  # noqa: E402
 from vaswani_plugin.metrics.segments import read_generate_output  # noqa: E402
+from vaswani_plugin.text.binary import languages_of, read_numbers  # noqa: E402
 from vaswani_plugin.text.lines import read_lines  # noqa: E402
 from vaswani_plugin.text.outputs import write_atomically, write_json  # noqa: E402
 from vaswani_plugin.text.programs import run  # noqa: E402
@@ -45,6 +54,8 @@ from vaswani_plugin.text.training_log import read_training  # noqa: E402
 FILES = ROOT / "recipes" / "experiments"
 COMMON = "all"
 FIGURES = ("PPL", "BLEU")
+LEVELS = range(5, 45, 5)
+"""BLEU of the validation set, of which the table of costs has a column each."""
 
 
 @dataclass(frozen=True)
@@ -187,6 +198,37 @@ class Runner:
         found = read_generate_output(output)
         return tokenized_score(found.hypotheses, [found.references])
 
+    def costs(self, names: list[str]) -> list[list[dict[str, float]]]:
+        """By training FLOPs, minutes and BLEU at each validation; none without --eval-bleu."""
+        folders = [self.args.work / "trainings" / name for name in names]
+        runs = [read_training(read_lines(f / "train.log"), f.name) for f in folders]
+        if not all("bleu" in point for run in runs for point in run.valid):
+            return []
+        flops = flops_of_token(folders[0] / "checkpoints" / "checkpoint_last.pt", self.args.data)
+        curves: list[list[dict[str, float]]] = [[] for _ in runs]
+        for training, curve in zip(runs, curves, strict=True):
+            for point in training.valid:
+                tokens = point["num_updates"] * training.tokens_per_update
+                minutes = tokens / training.tokens_per_second / 60
+                curve.append({"FLOPs": tokens * flops, "minutes": minutes, "BLEU": point["bleu"]})
+        return curves
+
+
+def flops_of_token(checkpoint: Path, data: Path) -> float:
+    """Training FLOPs a target token of a pair of sentences of mean lengths."""
+    import torch
+    from fairseq.checkpoint_utils import load_model_ensemble_and_task
+
+    from vaswani_plugin.figures.flops import TRAINING_PASSES, counted_flops
+
+    start_fairseq()
+    pair = languages_of(data) or ("", "")
+    sizes = [read_numbers(data / f"train.{'-'.join(pair)}.{side}")[1] for side in pair]
+    source, target = (torch.full((1, round(lengths.mean())), 5) for lengths in sizes)
+    (model,), _, _ = load_model_ensemble_and_task([str(checkpoint)], {"data": str(data)})
+    flops = counted_flops(model.eval(), source, torch.tensor([source.numel()]), target)
+    return TRAINING_PASSES * flops / target.numel()
+
 
 def say(text: str) -> None:
     """Print a line of progress, whole where lines come from several threads."""
@@ -223,6 +265,8 @@ def measure(
         runs = [trained[row.train, seed] for seed in args.seeds]
         found[row.name] = {key: [each[key] for each in runs] for key in runs[0]}
         found[row.name]["BLEU"] = [bleu[row.name, seed] for seed in args.seeds]
+        costs = runner.costs([f"{names[row.train]}-{seed}" for seed in args.seeds])
+        found[row.name] |= {"costs": costs} if costs else {}
     return found
 
 
@@ -252,16 +296,41 @@ def report(rows: list[Row], found: dict[str, dict[str, list[Any]]]) -> str:
                 *(row.published[key] for key in published),
             ]
         )
+    return as_markdown(lines)
+
+
+def as_markdown(lines: list[list[str]]) -> str:
+    """A table: the head, the line below it, the rows."""
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def reached(points: list[dict[str, float]], level: float, cost: str) -> float | None:
+    """FLOPs or minutes at which a training reached a BLEU, between its points in proportion."""
+    for before, point in pairwise([{"BLEU": 0.0, cost: 0.0}, *points]):
+        if point["BLEU"] >= level:
+            share = (level - before["BLEU"]) / (point["BLEU"] - before["BLEU"])
+            return before[cost] + share * (point[cost] - before[cost])
+    return None
+
+
+def report_costs(curves: dict[str, list[list[dict[str, float]]]]) -> str:
+    """What the trainings and a BLEU cost, in Markdown: means, where all seeds reach it."""
+    levels = [n for n in LEVELS if any(reached(x, n, "FLOPs") for x in chain(*curves.values()))]
+    head = ["row", "FLOPs", "minutes", *(f"FLOPs, minutes to {n} BLEU" for n in levels)]
+    lines = [head, ["---"] * len(head)]
+    for name, runs in curves.items():
+        flops, minutes = (fmean(points[-1][cost] for points in runs) for cost in COSTS)
+        cells = [name, f"{flops:.1e}", f"{minutes:.1f}"]
+        for level in levels:
+            each = [[reached(points, level, cost) for points in runs] for cost in COSTS]
+            cells.append("" if None in each[0] else "{:.1e}, {:.1f}".format(*map(fmean, each)))
+        lines.append([cell.replace("e+", "e") for cell in cells])
+    return as_markdown(lines)
 
 
 def draw(rows: list[Row], found: dict[str, dict[str, list[Any]]], path: Path) -> None:
     """BLEU of each row, with its standard error, as a picture."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return
-    figure = Figure(figsize=(6, 0.6 + 0.28 * len(rows)), layout="constrained")
+    figure = new_figure(6, 0.6 + 0.28 * len(rows))
     axes = figure.add_subplot(xlabel="BLEU, validation set")
     for place, row in enumerate(reversed(rows)):
         values = found[row.name]["BLEU"]
@@ -269,7 +338,7 @@ def draw(rows: list[Row], found: dict[str, dict[str, list[Any]]], path: Path) ->
         axes.errorbar(fmean(values), place, xerr=error, fmt="o", color="tab:blue", capsize=3)
     axes.set_yticks(range(len(rows)), [row.name for row in reversed(rows)])
     axes.grid(axis="x", alpha=0.3)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
@@ -288,8 +357,10 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--gpus", type=int, default=0, metavar="N", help="(default: the CPU)")
     parser.add_argument("--cpu", action="store_const", const=0, dest="gpus")
     args = parser.parse_args(argv)
-    args.seeds = [int(seed) for seed in args.seeds.split(",")]
-    if args.parallel < 1 or (args.gpus and args.gpus % args.parallel):
+    if not re.fullmatch("[0-9]+(,[0-9]+)*", args.seeds):
+        raise UserError(f"--seeds {args.seeds}: must be numbers, such as 1,2,3")
+    args.seeds = list(dict.fromkeys(map(int, args.seeds.split(","))))
+    if args.parallel < 1 or args.gpus < 0 or args.gpus % args.parallel:
         raise UserError(f"--parallel {args.parallel}: must be at least 1, and divide --gpus evenly")
     args.work = args.work or ROOT / "work" / Path(args.experiment).stem
     args.more = more
@@ -304,11 +375,17 @@ def main() -> None:
     everything, rows = rows, choose(rows, args.rows)
     found = measure(rows, everything, args)
     text = report(rows, found)
+    curves = {name: here["costs"] for name, here in found.items() if "costs" in here}
+    if curves:
+        text += f"\n{report_costs(curves)}"
     with write_atomically(args.work / "report.md") as write:
         write(text.rstrip("\n"))
     content = {"rows": found, "seeds": args.seeds, "processor": processor.description()}
     write_json(args.work / "report.json", content)
-    draw(rows, found, args.work / "report.png")
+    if find_spec("matplotlib"):
+        draw(rows, found, args.work / "report.png")
+        if curves:
+            draw_costs(curves, args.work / "costs.png")
     print(text, end="")
 
 

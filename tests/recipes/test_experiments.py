@@ -14,14 +14,20 @@ from tests.support.scripts import assert_one_line_error, quick_environment, run_
 sys.path.insert(0, str(REPO / "recipes"))
 import experiments  # noqa: E402
 
+from vaswani_plugin.figures.flops import forward_flops  # noqa: E402
 from vaswani_plugin.model.architectures import ARCHITECTURES, row_of  # noqa: E402
+from vaswani_plugin.text.binary import read_numbers  # noqa: E402
+from vaswani_plugin.text.dictionary import Dictionary  # noqa: E402
+from vaswani_plugin.text.lines import read_lines  # noqa: E402
+from vaswani_plugin.text.training_log import read_training  # noqa: E402
 
 FILES = sorted(experiments.FILES.glob("*.tsv"))
 SCRIPT = "recipes/experiments.py"
 SMALL = """\
 # one training, two rows
 name\ttrain\taverage\ttranslate\tpaper
-all\t--arch vaswani_debug --max-tokens 200 --max-update 6 --save-interval-updates 2\t1\t--beam 2
+all\t--arch vaswani_debug --max-tokens 200 --max-update 6 --save-interval-updates 2 \
+--log-interval 1 --eval-bleu --eval-bleu-args '{"beam": 1}' --eval-tokenized-bleu\t1\t--beam 2
 first\t\t\t\t25.8
 group_averaged\t\t2
 """
@@ -69,18 +75,59 @@ def finished(toy_data_bin, tmp_path_factory):
     return done.stdout, folder, args
 
 
-def test_the_report(finished):
+def test_the_report(finished, toy_data_bin):
     printed, folder, _ = finished
     report = json.loads((folder / "work" / "report.json").read_text(encoding="utf-8"))
     first, averaged = (report["rows"][name] for name in ("first", "group_averaged"))
     assert averaged["PPL"] == first["PPL"], "they share a training"
     assert all(len(row["BLEU"]) == 2 and row["updates"] == [6, 6] for row in (first, averaged))
     assert (folder / "work" / "report.md").read_text(encoding="utf-8") == printed
-    assert re.findall(r"^\| (\w+) .* \| ([\d.]*) \|$", printed, re.M) == [
+    table, costs = printed.split("\n\n")
+    assert re.findall(r"^\| (\w+) .* \| ([\d.]*) \|$", table, re.M) == [
         *(("first", "25.8"), ("group_averaged", "")),
     ]
     trained = sorted(path.name for path in (folder / "work" / "trainings").iterdir())
     assert trained == ["first-1", "first-2"]
+    # Three forward passes of a pair of mean lengths, by the number of target tokens.
+    sizes = [read_numbers(toy_data_bin / f"train.src-tgt.{side}")[1] for side in ("src", "tgt")]
+    source, target = (round(lengths.mean()) for lengths in sizes)
+    words = len(Dictionary.load(toy_data_bin / "dict.src.txt"))
+    changes = row_of("vaswani_debug").changes
+    flops = 3 * forward_flops("vaswani_transformer", changes, words, (1, source, target)) / target
+    log = folder / "work" / "trainings" / "first-1" / "train.log"
+    tokens = 6 * read_training(read_lines(log), "").tokens_per_update
+    (*_, last), (*_, other) = first["costs"]
+    assert last["FLOPs"] == pytest.approx(flops * tokens) and 0 <= last["BLEU"] <= 100
+    assert first["costs"] == averaged["costs"] and 0 < last["minutes"] < 1
+    mean = f"{(last['FLOPs'] + other['FLOPs']) / 2:.1e}".replace("e+", "e")
+    assert costs.split("\n")[2].startswith(f"| first | {mean} | ")
+    for name in ("report.png", "costs.png"):
+        assert (folder / "work" / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_a_bleu_costs_by_hand(tmp_path, monkeypatch):
+    """In proportion between two validations; where a seed doesn't reach it, nothing is said."""
+
+    def curve(*values: tuple[float, float, float]) -> list[dict[str, float]]:
+        return [dict(zip(("FLOPs", "minutes", "BLEU"), each, strict=True)) for each in values]
+
+    curves = {
+        "fast": [curve((1e12, 1, 2), (2e12, 2, 12)), curve((1e12, 1, 10), (2e12, 4, 11))],
+        "slow": [curve((3e12, 3, 5)), curve((5e12, 5, 4))],
+    }
+    assert experiments.report_costs(curves).split("\n")[:4] == [
+        "| row | FLOPs | minutes | FLOPs, minutes to 5 BLEU | FLOPs, minutes to 10 BLEU |",
+        "| --- | --- | --- | --- | --- |",
+        "| fast | 2.0e12 | 3.0 | 9.0e11, 0.9 | 1.4e12, 1.4 |",
+        "| slow | 4.0e12 | 4.0 |  |  |",
+    ]
+    drawn = []
+    monkeypatch.setattr("vaswani_plugin.figures.curves.save_figure", lambda f, _: drawn.append(f))
+    experiments.draw_costs(curves, tmp_path / "costs.png")
+    over_flops, over_minutes = drawn[0].axes
+    assert list(over_flops.lines[0].get_xdata()) == [1e12, 2e12]
+    assert list(over_minutes.lines[3].get_xdata()) == [5]
+    assert [list(line.get_ydata()) for line in over_minutes.lines[:2]] == [[2, 12], [10, 11]]
 
 
 def test_the_table_by_hand():
@@ -106,7 +153,7 @@ def test_what_is_finished_is_not_done_again(finished):
     }
     again = run_script(SCRIPT, folder / "rows.tsv", "group", *args)
     assert again.returncode == 0 and "trains" not in again.stderr
-    assert re.findall(r"^\| (\w+) ", again.stdout, re.M) == ["row", "group_averaged"]
+    assert re.findall(r"^\| (\w+) ", again.stdout, re.M) == ["row", "group_averaged"] * 2
     after = {p: p.stat().st_mtime_ns for p in before}
     assert after == before
 
@@ -116,6 +163,8 @@ def test_mistakes_are_one_line(finished, tmp_path):
     rows = folder / "rows.tsv"
     assert_one_line_error(run_script(SCRIPT, "tabel3", *args), "tabel3", "table3")
     assert_one_line_error(run_script(SCRIPT, rows, "b_dk16", *args), "b_dk16: no row", "first")
+    wrong = run_script(SCRIPT, rows, *args, "--seeds", "1,x")
+    assert_one_line_error(wrong, "--seeds 1,x: must be numbers")
     changed = run_script(SCRIPT, rows, *args, "--", "--dropout", "0.2")
     assert_one_line_error(changed, "is of other flags")
     work = ("--data", tmp_path, "--work", tmp_path / "w")

@@ -17,6 +17,8 @@ SERIES = {
 }
 """By field of fairseq's statistics: label of its axis, which value is best."""
 
+COSTS = ("FLOPs", "minutes")
+
 Run = dict[str, Any]
 """A training: `label` in the legend, `log`, and `series` by key, such as "loss" or "valid loss"."""
 
@@ -118,4 +120,20 @@ def draw(runs: list[Run], names: list[str], path: Path) -> None:
             panel.legend(fontsize=8)
     for panel in panels[len(names) :]:
         panel.set_axis_off()
+    save_figure(figure, path)
+
+
+def draw_costs(curves: dict[str, list[list[dict[str, float]]]], path: Path) -> None:
+    """Draws BLEU over FLOPs and over minutes: a colour a name, a line a training of its list."""
+    figure = new_figure(10, 4)
+    for cost, panel in zip(COSTS, figure.subplots(1, 2), strict=True):
+        for number, (name, runs) in enumerate(curves.items()):
+            for seed, points in enumerate(runs):
+                x, y = ([point[key] for point in points] for key in (cost, "BLEU"))
+                style = {"color": f"C{number}", "linestyle": "--" if seed else "-", "marker": "."}
+                panel.plot(x, y, label=None if seed else name, **style)
+        panel.set(xlabel=f"{cost} of training", ylabel="BLEU, validation set")
+        panel.grid(alpha=0.3)
+    figure.axes[0].set_xscale("log")
+    panel.legend(fontsize=8)
     save_figure(figure, path)

@@ -110,7 +110,8 @@ class TrainingRun:
     parameters: int
     updates: int
     seconds: float  # of all starts
-    tokens_per_second: float  # of the target, without padding, in the time of training alone
+    tokens_per_update: float  # of the target, without padding
+    tokens_per_second: float  # the same, in the time of training alone
     valid: Curve
 
 
@@ -122,11 +123,12 @@ def read_training(lines: Iterable[str], name: str) -> TrainingRun:
     points = curves.get("train_inner") or curves.get("train", [])
     parameters = [found[1] for line in lines if (found := _PARAMETERS.search(line))]
     arch = [found[1] for line in lines if (found := _ARCH.search(line))]
-    tokens = seconds = 0.0
+    tokens = seconds = updates = 0.0
     for point in points:
         here = point["interval"] * point.get("wpb", 0.0)
         if here and 0 < point.get("wps", 0.0) < math.inf:
             tokens, seconds = tokens + here, seconds + here / point["wps"]
+            updates += point["interval"]
     if not (parameters and seconds):
         raise UserError(f"{name}: no size of a model or no speed in it: did the training begin?")
     every = [*points, *curves.get("train", [])]
@@ -135,6 +137,7 @@ def read_training(lines: Iterable[str], name: str) -> TrainingRun:
         parameters=int(parameters[-1].replace(",", "")),
         updates=int(max(point["num_updates"] for point in every)),
         seconds=max(point.get("seconds", 0.0) for point in every),
+        tokens_per_update=tokens / updates,
         tokens_per_second=tokens / seconds,
         valid=curves.get("valid", []),
     )
