@@ -108,7 +108,7 @@ def test_the_checkpoint_may_lie_in_the_folder(parts, run, tmp_path):
         (["subwords=none", "codes=null"], "subwords=none, but the dictionary's are by their marks"),
         (["subwords=sentencepiece"], "by their marks subwords=subword-nmt: leave subwords out"),
         (["beam"], "beam: must be KEY=VALUE"),
-        (["beam=3", "--pair", "en-fr"], "dict.fr.txt does not exist"),
+        (["beam=3", "--pair", "en-fr"], "--pair en-fr: "),
         (["beam=3", "--model", "nowhere.pt"], "nowhere.pt does not exist"),
     ],
 )
