@@ -3,6 +3,7 @@
 Texts of several sentences, texts without words, and what is no text; other processes.
 """
 
+import inspect
 import json
 import multiprocessing
 import os
@@ -16,7 +17,7 @@ import torch
 from toy_bundle import POSITIONS, SENTENCES, write_toy_bundle
 from tqdm.auto import tqdm
 
-from vaswani_plugin import Translator
+from vaswani_plugin import LanguageModel, Parser, Summarizer, Translator
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.texts import Hypothesis, TextTooLong
 
@@ -143,8 +144,24 @@ def test_bad_options_are_named(translator):
     ):
         with pytest.raises(UserError, match=part):
             translator.translate("a bird", **options)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'beem'"):
-        translator.translate("a bird", beem=2)
+    for method, name in ((translator.translate, "translate"), (translator.stream, "stream")):
+        with pytest.raises(TypeError, match=rf"{name}\(\) got an .* 'beem'; did you mean beam\?"):
+            method("a bird", beem=2)
+
+
+@pytest.mark.parametrize(
+    ("method", "shown"),
+    [
+        (Translator.translate, {"beam": None, "nbest": 1, "one_sentence": False, "top_p": None}),
+        (LanguageModel.complete, {"max_new_tokens": None, "stop": "end", "batch_tokens": 4096}),
+        (Summarizer.summarize, {"length_penalty": None, "seed": None}),
+        (Parser.parse, {"batch_tokens": 2048, "unconstrained": False}),
+    ],
+)
+def test_help_shows_every_option_and_its_default(method, shown):
+    parameters = inspect.signature(method).parameters
+    assert {name: parameters[name].default for name in shown} == shown
+    assert "beem" not in parameters and "options" not in parameters
 
 
 def test_the_bar_moves_with_every_batch_and_changes_nothing(translator, monkeypatch, capsys):

@@ -51,6 +51,7 @@ from vaswani_plugin.search.options import (
     Options,
     SearchOptions,
     require_choice,
+    takes_options,
 )
 from vaswani_plugin.search.plain_models import TextModel
 from vaswani_plugin.text.pipeline import Pipeline
@@ -62,6 +63,7 @@ MAX_NEW_TOKENS = 100
 """Greatest number of new tokens of a completion, or half of the model's positions if less."""
 
 
+@takes_options("complete", "stream")
 class LanguageModel:
     """A trained language model; its methods may be called from several threads at once.
 

@@ -27,7 +27,7 @@ from vaswani_plugin.inference.texts import (
     seed_of,
     split_into_buffers,
 )
-from vaswani_plugin.search.options import PARSER_DECODING, Options, SearchOptions
+from vaswani_plugin.search.options import PARSER_DECODING, Options, SearchOptions, takes_options
 from vaswani_plugin.search.well_formed import Grammar
 from vaswani_plugin.text.linearization import restore, words_of
 from vaswani_plugin.text.pipeline import Pipeline
@@ -91,6 +91,7 @@ class ParsedSentence:
         return self.parses[0].score if self.parses else None
 
 
+@takes_options("parse", "stream", batch_tokens=2048)
 class Parser:
     """A trained parser; threads may use it at the same time."""
 

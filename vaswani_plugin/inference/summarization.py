@@ -18,6 +18,7 @@ from vaswani_plugin.search.options import (
     PAPER_DECODING,
     Options,
     SearchOptions,
+    takes_options,
 )
 from vaswani_plugin.text.coding import SEPARATOR
 from vaswani_plugin.text.lines import join_words
@@ -40,6 +41,7 @@ class Summary(Continuation):
     read_tokens: int
 
 
+@takes_options("summarize", "stream")
 class Summarizer:
     """A language model that summarizes; threads may use it at the same time."""
 

@@ -31,7 +31,13 @@ from vaswani_plugin.inference.texts import (
     seed_of,
     split_into_buffers,
 )
-from vaswani_plugin.search.options import PAPER_DECODING, Options, SearchOptions, require_choice
+from vaswani_plugin.search.options import (
+    PAPER_DECODING,
+    Options,
+    SearchOptions,
+    require_choice,
+    takes_options,
+)
 from vaswani_plugin.text.pipeline import WORD_BORDERS, Pipeline, cut
 from vaswani_plugin.text.raw_text import has_words, join_sentences, split_sentences
 from vaswani_plugin.text.settings import Settings
@@ -68,6 +74,7 @@ class Source(NamedTuple):
         return [piece for sentence in self.sentences for piece in sentence.pieces]
 
 
+@takes_options("translate", "stream")
 class Translator:
     """A trained model with its text pipeline: raw text in, raw text out. Threads may share one."""
 

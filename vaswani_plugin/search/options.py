@@ -1,9 +1,15 @@
 """Options of a search (section 6.1): the paper's values, fairseq's flags, Python's keywords."""
 
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from difflib import get_close_matches
+from functools import wraps
+from typing import Any, TypeVar
 
 from vaswani_plugin.errors import UserError
+
+Class = TypeVar("Class")
 
 PAPER_DECODING: dict[str, Any] = {"beam": 4, "lenpen": 0.6, "max_len_a": 1.0, "max_len_b": 50}
 """Section 6.1: beam of 4, alpha 0.6, output at most 50 tokens longer than the input."""
@@ -125,6 +131,44 @@ class Options:
             temperature=1.0 if self.temperature is None else self.temperature,
             **more,
         )
+
+
+def takes_options(*methods: str, **defaults: Any) -> Callable[[type[Class]], type[Class]]:
+    """Decorates a class; each of its methods passes **options to the next, the last to `Options`.
+
+    `help` then shows every option and its default, and a misspelt one is named with a close one.
+    `defaults` are the class's own.
+    """
+
+    def complete(cls: type[Class]) -> type[Class]:
+        kept = inspect.signature(Options).parameters.values()
+        added = [p.replace(kind=p.KEYWORD_ONLY) for p in kept]
+        added = [p.replace(default=defaults.get(p.name, p.default)) for p in added]
+        for name in reversed(methods):
+            method = getattr(cls, name)
+            *own, _ = inspect.signature(method).parameters.values()
+            parameters = list({p.name: p for p in (*own, *added)}.values())
+            added = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+            signature = inspect.signature(method).replace(parameters=parameters)
+            setattr(cls, name, _checked(method, signature))
+        return cls
+
+    return complete
+
+
+def _checked(method: Callable, signature: inspect.Signature) -> Callable:
+    @wraps(method)
+    def call(*arguments: Any, **options: Any) -> Any:
+        for name in options:
+            if name not in signature.parameters:
+                close = get_close_matches(name, signature.parameters, 1)
+                hint = f"; did you mean {close[0]}?" if close else ""
+                text = f"{method.__qualname__}() got an unexpected keyword argument {name!r}{hint}"
+                raise TypeError(text)
+        return method(*arguments, **options)
+
+    call.__dict__["__signature__"] = signature
+    return call
 
 
 def require_choice(name: str, value: str, *choices: str) -> None:
