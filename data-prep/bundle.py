@@ -41,7 +41,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.checkpoints import load_checkpoint, naming, refuse_other_dictionaries
 from vaswani_plugin.text.binary import read_numbers
 from vaswani_plugin.text.bpe import join_bpe
-from vaswani_plugin.text.dictionary import Dictionary, dictionary_names
+from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, Dictionary, dictionary_names
 from vaswani_plugin.text.languages import languages_of, two_languages
 from vaswani_plugin.text.lines import open_binary
 from vaswani_plugin.text.outputs import write_atomically, write_bytes_atomically
@@ -58,12 +58,17 @@ from vaswani_plugin.text.settings import (
 )
 
 
+def subwords_of(known: Dictionary) -> str:
+    """The kind of subwords by the marks of a dictionary."""
+    marked = [sum(bool(re.fullmatch(m, word)) for word in known.symbols) for m in (".+@@", "▁.*")]
+    return "subword-nmt" if marked[0] > 1 else "sentencepiece" if marked[1] > 1 else "none"
+
+
 def training_text(data_bin: Path, source: str, target: str) -> tuple[str, list[str]]:
     """The kind of subwords by the dictionary's marks, and the words of 1,000 source sentences."""
     path = data_bin / dictionary_names(source, target)["source"]
     known = Dictionary.load(path) if path.is_file() else Dictionary()
-    marked = [sum(bool(re.fullmatch(m, word)) for word in known.symbols) for m in (".+@@", "▁.*")]
-    kind = "subword-nmt" if marked[0] > 1 else "sentencepiece" if marked[1] > 1 else "none"
+    kind = subwords_of(known)
     train = data_bin / f"train.{source}-{target}.{source}"
     if not train.with_name(f"{train.name}.idx").is_file():
         return kind, []
@@ -126,6 +131,10 @@ def make_settings(
         return translation_settings(data_bin, source, target, content, is_tokenized)
     path = data_bin / SETTINGS
     if not path.is_file() and "coding" in content:  # of fairseq-preprocess
+        words = data_bin / TEXT_DICTIONARY
+        if content["coding"] == "words" and not is_tokenized and words.is_file():
+            if (kind := subwords_of(Dictionary.load(words))) != "none":
+                raise UserError(f"coding=words, but {words} is of {kind}: code_text.py makes data")
         return settings_from(content, TextSettings)
     if not path.is_file():
         raise UserError(

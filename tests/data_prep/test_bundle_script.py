@@ -213,6 +213,8 @@ def test_the_settings_of_a_language_models_data_go_with_it(text_parts, run, tmp_
     (text_parts / "preprocessing.json").unlink()
     message = run(["--model", str(text_parts / model), *where])
     assert "give --pair, or coding=words" in message
+    message = run(["--model", str(text_parts / model), *where, "coding=words"])
+    assert "coding=words, but" in message and "is of subword-nmt" in message
     shutil.rmtree(text_parts)
     pipeline = Pipeline.load(output)
     assert pipeline.decode(pipeline.encode(" na\u00efve  <sep>")) == " na\u00efve  <sep>"

@@ -31,14 +31,7 @@ TABLE_2 = (
     PublishedRow("GNMT + RL, ensemble", 26.30, 41.16, 1.8e20, 1.1e21),
     PublishedRow("ConvS2S, ensemble", 26.36, 41.29, 7.7e19, 1.2e21),
     PublishedRow("Transformer (base)", 27.3, 38.1, 3.3e18, None),
-    PublishedRow(
-        "Transformer (big)",
-        28.4,
-        41.8,
-        2.3e19,
-        None,
-        "For EN-FR 41.0 is in print as well as 41.8.",
-    ),
+    PublishedRow("Transformer (big)", 28.4, 41.8, 2.3e19, None, "For EN-FR 41.0 is in print, too."),
 )
 """Vaswani et al. 2017, Table 2."""
 
@@ -85,12 +78,10 @@ PAPER_TRAININGS = (("Transformer (base)", 12.0, 3.3e18), ("Transformer (big)", 3
 
 def paper_trainings() -> list[dict[str, Any]]:
     """The paper's two training costs, computed from their inputs."""
-    keys = ("hours", "devices", "device", "teraflops", "flops")
-    rows = []
-    for model, hours, printed in PAPER_TRAININGS:
-        found = by_time(hours, 8, "P100", None)
-        rows.append({"model": model, **{k: found[k] for k in keys}, "printed_flops": printed})
-    return rows
+    return [
+        {"model": model, **by_time(hours, 8, "P100", None), "printed_flops": printed}
+        for model, hours, printed in PAPER_TRAININGS
+    ]
 
 
 def by_time(
@@ -104,14 +95,9 @@ def by_time(
         raise ValueError("--hours needs a rate: give --device or --teraflops")
     known = DEVICES[device] if device else None
     rate: Any = known.teraflops if known else teraflops
-    return {
-        "hours": hours,
-        "devices": devices,
-        "device": device,
-        "teraflops": rate,
-        "kind": known.kind if known else "given",
-        "flops": hours * HOUR * devices * rate * 1e12,
-    }
+    found = {"hours": hours, "devices": devices, "device": device, "teraflops": rate}
+    found["kind"] = known.kind if known else "given"
+    return found | {"flops": hours * HOUR * devices * rate * 1e12}
 
 
 def as_text(result: dict[str, Any]) -> str:

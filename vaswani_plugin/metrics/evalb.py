@@ -69,10 +69,7 @@ def parse_parameters(lines: Iterable[str], name: str) -> Parameters:
         if line.startswith("#") or not line.split():
             continue
         keyword, *values = line.split()
-        if keyword in (
-            "DEBUG",
-            "MAX_ERROR",
-        ):  # what EVALB prints; here errors don't end the scoring
+        if keyword in ("DEBUG", "MAX_ERROR"):  # of EVALB's messages and its end after errors
             continue
         attribute = _KEYWORDS.get(keyword, "")
         is_pair = keyword.startswith("EQ_")
@@ -87,9 +84,8 @@ def parse_parameters(lines: Iterable[str], name: str) -> Parameters:
                 "EQ_LABEL and EQ_WORD"
             )
         one, other = values[0], values[-1]
-        changed: Any = (
-            int(one) if is_number else now | ({(one, other), (other, one)} if is_pair else {one})
-        )
+        added = {(one, other), (other, one)} if is_pair else {one}
+        changed: Any = int(one) if is_number else now | added
         settings = replace(settings, **{attribute: changed})
     return settings
 

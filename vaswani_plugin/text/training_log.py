@@ -1,12 +1,7 @@
 """Reads a training and its curves from the log of fairseq-train, in any `--log-format` but none.
 
-What kind of statistics a line has is read from their text, not from the logger's name before it,
-which Hydra, `--log-file` and Python write in other ways:
-
-    {"epoch": 1, "loss": "5.3", "num_updates": "4"}          json: an interval within an epoch
-    {"epoch": 1, "valid_loss": "5.5", ...}                   a validation or, of "train_", an epoch
-    epoch 001:     10 / 30 loss=5.3, num_updates=10          simple, tqdm: an interval
-    epoch 001 | valid on 'valid' subset | loss 5.5 | ...     a validation; without a subset an epoch
+The kind of a line's statistics is told by their text, not by the logger's name before it, which
+Hydra, `--log-file` and Python write in other ways.
 """
 
 import json
