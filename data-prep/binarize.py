@@ -18,7 +18,7 @@ from pathlib import Path
 from checkout import at_least, parser, run
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.binary import binarize, build_dictionary, padded, write_dictionary
+from vaswani_plugin.text.binary import binarize, build_dictionary, write_dictionary
 from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS, read_dictionary
 from vaswani_plugin.text.languages import two_languages
 from vaswani_plugin.text.outputs import new_data_folder
@@ -34,11 +34,15 @@ def main() -> None:
     for split in SPLITS:
         add(f"--{split}", required=True, metavar="PREFIX", help="files, without the ending .LANG")
     add("--output", type=Path, required=True, help="the folder to create")
-    add("--dictionary", metavar="FILE", help="use this one, such as wordpiece.py's; count nothing")
+    add("--dictionary", metavar="FILE", help="use this one as it is; count nothing")
     add("--threshold", type=int, default=0, help="rarer subwords become <unk> (default: 0, none)")
     add("--source-rows", type=int, help="most rows of a source dictionary, special ones included")
     add("--target-rows", type=int, help="the same for the target; goes with --source-rows")
-    add("--padding-factor", type=int, default=8, help="round rows up to a multiple (default: 8)")
+    add(
+        "--padding-factor",
+        type=int,
+        help="rows are a multiple (default: 8)",
+    )
     add("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")
     args = flags.parse_args()
     pair = two_languages(args.pair)
@@ -46,14 +50,16 @@ def main() -> None:
     at_least(args, source_rows=5, target_rows=5, padding_factor=1, workers=1)
     if (rows[0] is None) != (rows[1] is None):
         raise UserError("--source-rows and --target-rows go together: give both or neither")
-    if args.dictionary and (args.threshold or rows[0]):
-        raise UserError("--dictionary: leave out --threshold and --source-rows, which count text")
+    if args.dictionary and (args.threshold or rows[0] or args.padding_factor):
+        raise UserError(
+            "--dictionary: leave out --threshold, --source-rows and --padding-factor: it is taken "
+            "as it is"
+        )
     files = {split: [f"{getattr(args, split)}.{language}" for language in pair] for split in SPLITS}
     with new_data_folder(args.output) as (folder, _):
-        counting = args.threshold, args.padding_factor, args.workers
+        counting = args.threshold, args.padding_factor or 8, args.workers
         if args.dictionary:
-            entries = padded(read_dictionary(args.dictionary), args.padding_factor)
-            dictionaries = [entries] * 2
+            dictionaries = [read_dictionary(args.dictionary)] * 2
         elif rows[0] is None:
             dictionaries = [build_dictionary(files["train"], *counting)] * 2
         else:
@@ -66,13 +72,15 @@ def main() -> None:
         for split, paths in files.items():
             prefixes = [folder / f"{split}.{args.pair}.{language}" for language in pair]
             sides = zip(paths, prefixes, dictionaries, strict=True)
-            source, target = (binarize(*side, args.workers) for side in sides)
+            counts = [binarize(*side, args.workers) for side in sides]
+            (source, *_), (target, *_) = counts
             if source != target or not source:
                 raise UserError(
                     f"{paths[0]} has {source} lines, {paths[1]} {target}: they must correspond "
                     "line by line, and not be empty"
                 )
-            report.append(f"{split} {source}")
+            shares = [f"{100 * unknown / tokens:.3g}%" for _, tokens, unknown in counts]
+            report.append(f"{split} {source} ({' and '.join(shares)} <unk>)")
     print(f"{', '.join(report)}: {args.output}")
 
 

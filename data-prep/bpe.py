@@ -20,7 +20,7 @@ BPE-dropout (Provilkov et al. 2020), for training texts only: `subword-nmt apply
 import os
 from functools import partial
 
-from checkout import at_least, parser, run
+from checkout import at_least, parser, report, run
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.bpe import make_encoder
@@ -49,7 +49,7 @@ def main() -> None:
     at_least(args, workers=1, operations=1, min_frequency=1)
     if args.command == "learn":
         count = learn(args.input, args.operations, args.min_frequency, args.output, args.workers)
-        print(f"{count} merge operations: {args.output}")
+        report(f"{count} merge operations: {args.output}", args.output)
     else:
         if args.vocabulary_threshold and not args.vocabulary:
             raise UserError("--vocabulary-threshold: needs --vocabulary FILE")

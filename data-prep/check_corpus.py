@@ -8,7 +8,7 @@ than 1,000 characters; with --drop-duplicates, exact duplicates (by 8-byte hashe
 for the first rule that it breaks. Files of different lengths and invalid UTF-8 are errors.
 """
 
-from checkout import at_least, parser, run
+from checkout import at_least, parser, report, run
 
 from vaswani_plugin.text.cleaning import clean
 from vaswani_plugin.text.outputs import check_outputs
@@ -30,10 +30,10 @@ def main() -> None:
     at_least(args, max_length=1, max_ratio=1)
     files, outputs = (args.source, args.target), tuple(args.clean)
     check_outputs("--clean", outputs, files)
-    report = clean(files, outputs, args.max_length, args.max_ratio, args.drop_duplicates)
-    print(f"read: {report['read']:,}\nkept: {report['kept']:,}")
-    for rule, count in report["removed"].items():
-        print(f"removed, {rule}: {count:,}")
+    found = clean(files, outputs, args.max_length, args.max_ratio, args.drop_duplicates)
+    report(f"read: {found['read']:,}\nkept: {found['kept']:,}", *outputs)
+    for rule, count in found["removed"].items():
+        report(f"removed, {rule}: {count:,}", *outputs)
 
 
 if __name__ == "__main__":

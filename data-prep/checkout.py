@@ -15,7 +15,7 @@ if find_spec("vaswani_plugin") is None:
 from vaswani_plugin.errors import UserError  # noqa: E402
 from vaswani_plugin.text.programs import run  # noqa: E402
 
-__all__ = ["at_least", "parser", "run"]
+__all__ = ["at_least", "parser", "report", "run"]
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -23,6 +23,12 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     return argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+
+
+def report(text: str, *outputs: str) -> None:
+    """Prints a line for people, where no output is: one may be standard output."""
+    is_taken = {"-", "/dev/stdout", "/dev/fd/1"} & set(outputs)
+    print(text, file=sys.stderr if is_taken else sys.stdout)
 
 
 def at_least(args: argparse.Namespace, **least: int) -> None:

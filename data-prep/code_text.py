@@ -22,14 +22,13 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-import numpy as np
 from checkout import at_least, parser, run
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.binary import binarize, build_dictionary, read_numbers, write_dictionary
+from vaswani_plugin.text.binary import binarize, build_dictionary, write_dictionary
 from vaswani_plugin.text.bpe_learning import learn_codes
 from vaswani_plugin.text.coding import CODES, SEPARATOR, LineFunction, bpe_units, make_coding
-from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS, TEXT_DICTIONARY, UNK
+from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS, TEXT_DICTIONARY
 from vaswani_plugin.text.lines import read_pairs
 from vaswani_plugin.text.outputs import new_data_folder, write_atomically
 from vaswani_plugin.text.parallel import process_file
@@ -77,10 +76,8 @@ def code_text(
         write_dictionary(entries, folder / TEXT_DICTIONARY)
         report = []
         for split, path in coded.items():
-            lines = binarize(path, folder / split, entries, workers)
-            units, _ = read_numbers(folder / split)
-            unknown = int(np.count_nonzero(units == UNK))
-            report.append(f"{split}: {lines:,} lines, {len(units):,} units, {unknown:,} unknown")
+            lines, units, unknown = binarize(path, folder / split, entries, workers)
+            report.append(f"{split}: {lines:,} lines, {units:,} units, {unknown:,} unknown")
         with write_atomically(folder / SETTINGS) as write:
             write(settings.to_json())
     rows = len(SPECIAL_SYMBOLS) + len(entries)

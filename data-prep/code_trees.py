@@ -71,8 +71,8 @@ def code_trees(
             write_dictionary(entries, folder / dictionary_name(side))
             for split in splits:
                 prefix = folder / f"{split}.{WORDS}-{SYMBOLS}.{side}"
-                lines = binarize(f"{parts}/{split}.{side}", prefix, entries, workers)
-                report.append(f"{split}.{side}: {lines:,} lines")
+                lines, _, unknown = binarize(f"{parts}/{split}.{side}", prefix, entries, workers)
+                report.append(f"{split}.{side}: {lines:,} lines, {unknown:,} unknown symbols")
             report.append(f"dict.{side}.txt: {len(entries):,} entries")
         with write_atomically(folder / SETTINGS) as write:
             write(settings.to_json())

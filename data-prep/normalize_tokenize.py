@@ -5,7 +5,7 @@
 
 The order is that of the published Multi30k preprocessing: lower-case, normalize punctuation,
 tokenize. Each input line gives exactly one output line, the same as that of sacremoses' commands
-for the text in Unicode's form NFC. Languages for which Moses has no rules have those of English.
+for the text in Unicode's form NFC. Languages without abbreviations have the English ones.
 """
 
 import os

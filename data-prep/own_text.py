@@ -4,25 +4,43 @@
     own_text.py --pair de-hsb --train pairs.tsv.gz --test test.tsv --output raw --report corpus.json
 
 A corpus is two files that correspond line by line, or one file with source <tab> target on each
-line, in UTF-8, plain or .gz. Without --valid or --test, that split is taken from the training text,
-which then has none of its sentences.
+line, in UTF-8, plain or .gz. More columns need --columns, or a first line that names the languages.
+Without --valid or --test, that split is taken from the training text, which then has none of its
+sentences.
 
 These pairs are dropped: an empty side; a side longer than --max-length; the same text on both
-sides; a ratio of lengths beyond --max-ratio; repeated pairs; a sentence that is also in held-out
-text. If one of these rules, except for repeated pairs, drops more than half of a file, the file is
-refused. Invisible characters without meaning are removed. For more rules see OpusFilter.
+sides; a ratio of lengths beyond --max-ratio; another number of columns; repeated pairs; a sentence
+that is also in held-out text. If one of these rules, except for repeated pairs, drops more than
+half of a file, the file is refused. Invisible characters without meaning are removed. For more
+rules see OpusFilter.
 """
 
+import re
 from pathlib import Path
 
-from checkout import at_least, parser, run
+from checkout import at_least, parser, report, run
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.cleaning import prepare_pairs
-from vaswani_plugin.text.languages import two_languages
+from vaswani_plugin.text.languages import base_language, two_languages
 from vaswani_plugin.text.outputs import check_outputs, write_json
 
 SPLITS = ("train", "valid", "test")
+
+
+def check_names(paths: tuple[str, ...], pair: tuple[str, str]) -> None:
+    """Refuses files whose names say that they are of other languages than the pair."""
+    parts = [Path(path.removesuffix(".gz")).name.split(".")[1:] for path in paths]
+    for path, names, own, other in zip(paths, parts, pair, pair[::-1], strict=False):
+        if len(paths) == 1:
+            own, other = "-".join(pair), "-".join(pair[::-1])
+        bases = {base_language(name) for name in names if re.fullmatch("[a-z]{2}(-.*)?", name)}
+        others = len(paths) == 2 and bases and base_language(own) not in bases
+        if own not in names and (other in names or others):
+            raise UserError(
+                f"--pair {'-'.join(pair)}: {path} is not {own} by its name: give the "
+                "source first, or another --pair"
+            )
 
 
 def main() -> None:
@@ -33,6 +51,7 @@ def main() -> None:
     add("--train", nargs="+", required=True, metavar="FILE", help="training text")
     add("--valid", nargs="+", metavar="FILE", help="validation text")
     add("--test", nargs="+", metavar="FILE", help="test text")
+    add("--columns", metavar="S,T", help="source and target column, from 1 (default: 1,2 of 2)")
     add("--max-length", type=int, default=1000, help="longest side in bytes (default: 1000)")
     add("--max-ratio", type=float, default=3, help="most times longer than expected (default: 3)")
     add("--output", type=Path, required=True, help="folder of the splits to write")
@@ -44,17 +63,27 @@ def main() -> None:
         if path == "-" or Path(path).is_fifo():
             raise UserError(f"{path}: a pipe can't be read twice: give a file")
     pair = two_languages(args.pair)
+    for paths in files.values():
+        check_names(paths, pair)
+    columns = None
+    if args.columns:
+        if not re.fullmatch(r"[1-9]\d*,[1-9]\d*", args.columns):
+            raise UserError(f"--columns {args.columns}: give two numbers, such as 2,3")
+        source, target = args.columns.split(",")
+        columns = int(source) - 1, int(target) - 1
     splits = [args.output / f"{name}.{language}" for name in SPLITS for language in pair]
     check_outputs("--output and --report", [*splits, args.report], inputs)
     at_least(args, max_length=1, max_ratio=1)
     args.output.mkdir(parents=True, exist_ok=True)
-    report = prepare_pairs(files, pair, args.output, args.max_length, args.max_ratio)
-    write_json(args.report, report)
-    for name, found in report["files"].items():
-        print(f"{name}: {found['kept']:,} of {found['read']:,} pairs kept")
-        for rule, entry in found["dropped"].items():
-            print(f"  dropped {entry['count']:,}: {rule} (first {entry['first']})")
-    print("pairs: " + ", ".join(f"{name} {n:,}" for name, n in report["splits"].items()))
+    found = prepare_pairs(files, pair, args.output, args.max_length, args.max_ratio, columns)
+    write_json(args.report, found)
+    for name, counts in found["files"].items():
+        report(f"{name}: {counts['kept']:,} of {counts['read']:,} pairs kept", args.report)
+        for rule, entry in counts["dropped"].items():
+            report(f"  dropped {entry['count']:,}: {rule} (first {entry['first']})", args.report)
+    report(
+        "pairs: " + ", ".join(f"{name} {n:,}" for name, n in found["splits"].items()), args.report
+    )
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ words).
 import os
 from functools import partial
 
-from checkout import at_least, parser, run
+from checkout import at_least, parser, report, run
+from sentencepiece import SentencePieceProcessor
 
 from vaswani_plugin.text import wordpiece
 from vaswani_plugin.text import wordpiece_learning as learning
@@ -50,11 +51,14 @@ def main() -> None:
     args = flags.parse_args()
     at_least(args, size=1, sample=1, workers=1)
     if args.command == "learn":
-        output = args.output.removesuffix(".model") + ".model"
+        output = args.output
+        if not output.startswith(("-", "/dev/")):
+            output = output.removesuffix(".model") + ".model"
         model = learning.learn(args.input, args.size, args.kind, args.sample, args.at_most)
         with write_bytes_atomically(output) as stream:
             stream.write(model)
-        print(f"{wordpiece.load(output).get_piece_size()} pieces, {args.kind}: {output}")
+        pieces = SentencePieceProcessor(model_proto=model).get_piece_size()
+        report(f"{pieces} pieces, {args.kind}: {output}", output)
     elif args.command == "dictionary":
         lines = wordpiece.dictionary_lines(args.model)
         with write_atomically(args.output) as write:

@@ -54,8 +54,8 @@ part() { # SPLIT: a file, or of one file the first 90 %, the next 5 % or the las
   local lines
   if [[ $first == *train* ]]; then text "$data/${first/train/$1}" && return; fi
   lines=$(text "$data/$first" | wc -l)
-  text "$data/$first" | awk -v split="$1" -v first="$(((lines * 90 + 50) / 100))" -v last="$(((lines * 95 + 50) / 100))" \
-    '(NR <= first ? "train" : NR <= last ? "valid" : "test") == split'
+  text "$data/$first" | awk -v part="$1" -v first="$(((lines * 90 + 50) / 100))" -v last="$(((lines * 95 + 50) / 100))" \
+    '(NR <= first ? "train" : NR <= last ? "valid" : "test") == part'
 }
 for split in train valid test; do step "text-$split" to "$work/raw/$split.txt" part "$split"; done
 if [[ $coding == bpe ]]; then operations=(--operations "$(or_tiny 8000 400)"); else operations=(); fi

@@ -18,10 +18,11 @@
 # Options of this recipe:
 #   --train FILE [FILE]     a source and a target file, or one with source <tab> target; plain or .gz
 #   --valid, --test FILE [FILE]   the same (default: a part of the training text)
-#   --pair SRC-TGT          languages (default: the endings of the file names)
+#   --pair SRC-TGT          languages, named by BCP 47 (default: the endings of the file names)
+#   --columns S,T           columns of a file that has more than two, such as 2,3
 #   --init-from BUNDLE      fine-tune this model, with its pieces and a lower rate (peak 5e-4)
 # shellcheck disable=SC2034 # read by their names
-recipe=own_text train='' valid='' test='' pair='' init_from='' options='train valid test pair init_from' paths='train valid test init_from'
+recipe=own_text train='' valid='' test='' pair='' columns='' init_from='' options='train valid test pair columns init_from' paths='train valid test init_from'
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"
@@ -38,7 +39,7 @@ for name in train valid test; do
 done
 languages "$pair"
 
-step clean python "$prep/own_text.py" --pair "$pair" "${files[@]}" --output "$work/raw" --report "$work/corpus.json"
+step clean python "$prep/own_text.py" --pair "$pair" "${files[@]}" ${columns:+--columns "$columns"} --output "$work/raw" --report "$work/corpus.json"
 if [[ -n $dry_run ]]; then pairs=0; else pairs=$(wc -l <"$work/raw/train.$source"); fi
 if ((pairs <= 10000)); then
   pieces=1000 interval=100 training=(--arch vaswani_tiny --dropout .3 --max-tokens 2048 --warmup-updates 400 --lr-factor .5657 --max-update 5000)
@@ -62,7 +63,7 @@ else
   step dictionary python "$prep/wordpiece.py" dictionary --model "$model" --output "$dictionary"
 fi
 step pieces every raw pieces python "$prep/wordpiece.py" apply --model "$model"
-step binarize binarize "$work/pieces" --dictionary "$dictionary" --padding-factor 1
+step binarize binarize "$work/pieces" --dictionary "$dictionary"
 step train train "${training[@]}" --patience $patience --keep-best-checkpoints 5 --no-epoch-checkpoints \
   --save-interval 1000000 --validate-interval 1000000 --keep-interval-updates 1 \
   --save-interval-updates "$(or_tiny $interval 5)" --validate-interval-updates "$(or_tiny $interval 5)"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import binarize as script
 import pytest
+from fairseq.data import Dictionary
 
 from tests.support.scripts import assert_one_line_error, run_script
 from vaswani_plugin.errors import UserError
@@ -54,6 +55,7 @@ def strange(tmp_path_factory) -> Path:
     assert (folder / "train.en").stat().st_size > 2 * BLOCK_BYTES
     (folder / "dict").write_text(
         "".join(f"{x} 1\n" for x in "\u2581a <0x0A> a b never c d e".split())
+        + "a 1 #fairseq:overwrite\n"
     )
     return folder
 
@@ -96,7 +98,7 @@ def fairseq_preprocess(*flags: object) -> None:
             "--source-rows 5 --target-rows 2000 --threshold 3 --padding-factor 1 --workers 2",
         ),
         # Symbols that the text lacks keep their rows, and the text's others are unknown.
-        ("--joined-dictionary --srcdict dict", "--dictionary dict --padding-factor 4 --workers 1"),
+        ("--joined-dictionary --srcdict dict", "--dictionary dict --workers 1"),
     ],
 )
 def test_files_are_those_of_fairseq(strange, ours, tmp_path, monkeypatch, theirs, flags):
@@ -108,11 +110,20 @@ def test_files_are_those_of_fairseq(strange, ours, tmp_path, monkeypatch, theirs
     said = ours("--pair", "en-de", *splits, *flags.split(), "--output", tmp_path / "ours")
     rows = 4 + (tmp_path / "ours" / "dict.en.txt").read_bytes().count(b"\n")
     assert f"types.en {rows}" in said
+    lines = [line.split() for line in (strange / "test.en").read_text("utf-8").split("\n")[:-1]]
+    known = Dictionary.load(str(tmp_path / "ours" / "dict.en.txt")).indices
+    words = [word for line in lines for word in (*line, "</s>")]
+    share = sum(known.get(word, 3) == 3 for word in words) / len(words)
+    assert f"test 1 ({100 * share:.3g}% and" in said
     names = sorted(path.name for path in (tmp_path / "ours").iterdir())
     assert len(names) == 14  # two dictionaries, .bin and .idx of three splits in two languages
     assert names == sorted(path.name for path in (tmp_path / "theirs").iterdir())
     for name in names:
-        assert (tmp_path / "ours" / name).read_bytes() == (tmp_path / "theirs" / name).read_bytes()
+        content = (tmp_path / "ours" / name).read_bytes()
+        if "--dictionary" in flags and name.startswith("dict"):
+            Dictionary.load(str(tmp_path / "ours" / name))  # it refuses theirs
+            content = content.replace(b" #fairseq:overwrite\n", b"\n")
+        assert content == (tmp_path / "theirs" / name).read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -120,8 +131,9 @@ def test_files_are_those_of_fairseq(strange, ours, tmp_path, monkeypatch, theirs
     [
         ({}, "--source-rows 9", "--source-rows and --target-rows go together"),
         ({}, "--dictionary x --threshold 2", "--dictionary: leave out --threshold"),
+        ({}, "--dictionary x --padding-factor 8", "--dictionary: leave out --threshold"),
         ({"test.en": b"a\nb\n"}, "", "test.en has 2 lines, test.de 1"),
-        ({"train.en": b""}, "--pair en", "--pair en: two different languages"),
+        ({"train.en": b""}, "--pair en", "--pair en: give two different languages"),
         ({"out/model.pt": b"", "out/dict.en.txt": b""}, "", "out: it holds model.pt"),
     ],
 )
@@ -138,7 +150,8 @@ def test_mistakes_write_nothing(text, files, flags, part):
 
 def test_sizes_are_read_back_or_the_index_is_refused(tmp_path):
     (tmp_path / "text").write_text("a b c\n\nd e\n")
-    assert binary.binarize(str(tmp_path / "text"), tmp_path / "x", [(s, 1) for s in "abcd"], 1) == 3
+    counts = binary.binarize(str(tmp_path / "text"), tmp_path / "x", [(s, 1) for s in "abcd"], 1)
+    assert counts == (3, 8, 1)
     assert binary.read_numbers(tmp_path / "x")[1].tolist() == [4, 1, 3]
     whole = (tmp_path / "x.idx").read_bytes()
     for content in (whole[:-1], whole + b"\0", b"", b"TNTIDX" + whole[6:]):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from subword_nmt import learn_bpe
 from subword_nmt.apply_bpe import BPE
 
+from tests.conftest import REPO
 from tests.support.scripts import assert_one_line_error, run_script
 from vaswani_plugin.text import bpe, bpe_learning
 
@@ -159,3 +160,22 @@ def test_merges_of_any_counts_are_those_of_subword_nmt(counts, least):
     learn_bpe.learn_bpe(io.StringIO(text), theirs, 40, least, is_dict=True)
     expected = theirs.getvalue().split("\n")[1:-1]
     assert [" ".join(pair) for pair in bpe_learning.learn_merges(counts, 40, least)] == expected
+
+
+@pytest.mark.parametrize(
+    ("script", "flags"),
+    [
+        ("bpe.py", "learn --operations 20 --input train.en --output"),
+        ("wordpiece.py", "learn --at-most --size 300 --input train.en --output"),
+        ("check_corpus.py", "train.en train.de --max-ratio inf --clean out"),
+    ],
+)
+def test_on_standard_output_is_nothing_but_the_output(corpus, script, flags):
+    """What is said to people goes elsewhere."""
+    command = [sys.executable, REPO / "data-prep" / script, *flags.split()]
+    into = [
+        subprocess.run([*command, where], cwd=corpus, capture_output=True, check=True)
+        for where in ("-", "to.model")
+    ]
+    assert into[0].stdout == (corpus / "to.model").read_bytes() != b""
+    assert into[0].stderr and into[1].stdout

@@ -61,6 +61,45 @@ def test_segments_and_training_text(tmp_path):
     assert done.stdout.split("\n")[:-1] == [*SEGMENTS, *SENTENCES]
 
 
+TMX = """<?xml version="1.0"?><tmx><header srclang="en-US"/><body>
+<tu><tuv xml:lang="en-US"><seg>The <bpt i="1">&lt;b&gt;</bpt>cat</seg></tuv>
+<tuv xml:lang="de"><seg>Die Katze</seg></tuv></tu>
+<tu><tuv xml:lang="en-US"><seg>Dog</seg></tuv></tu>
+<tu><tuv xml:lang="de"><seg>Vogel</seg></tuv><tuv xml:lang="en-US"><seg>Bird</seg></tuv></tu>
+</body></tmx>"""
+WMT = """<?xml version="1.0"?><dataset><doc id="a" origlang="en">
+<src lang="en"><p><seg id="1">One</seg><seg id="2">Two</seg></p></src>
+<ref lang="de" translator="A"><p><seg id="1">Eins</seg><seg id="2">Zwei</seg></p></ref>
+<ref lang="de" translator="B"><p><seg id="2">Zwo</seg></p></ref></doc></dataset>"""
+TWICE = '<doc docid="a"><seg id="1">x</seg></doc><doc docid="a"><seg id="1">y</seg></doc>'
+
+
+@pytest.mark.parametrize(
+    ("content", "flags", "expected"),
+    [
+        (TMX, "--language en", ["The cat", "Dog", "Bird"]),
+        (TMX, "--language DE", ["Die Katze", "", "Vogel"]),
+        (TMX, "", "several texts: name one with --language: de, en-US"),
+        (WMT, "--set src", ["One", "Two"]),
+        (WMT, "--set A", ["Eins", "Zwei"]),
+        (WMT, "--set b", ["", "Zwo"]),
+        (WMT, "", "several texts: name one with --language: de, en"),
+        (WMT.replace('lang="', 'x="'), "", "several texts: name one with --set: ref, src"),
+        (WMT, "--language de", "x:4: segment a 2 is there again: name one text with --set: A, B"),
+        (WMT, "--set C", "has no such text, only A, B, de, en, ref, src"),
+        (TWICE, "", "x:1: segment a 1 is there again"),
+        ("<?xml version='1.0'?><xliff><source>a</source></xliff>", "", "XML file without <seg>"),
+    ],
+)
+def test_one_text_of_a_file_with_several(tmp_path, content, flags, expected):
+    (tmp_path / "x").write_text(content)
+    done = run_script("data-prep/sentences.py", "x", *flags.split(), cwd=tmp_path)
+    if isinstance(expected, str):
+        assert_one_line_error(done, expected)
+    else:
+        assert done.stdout.split("\n")[:-1] == expected, done.stderr
+
+
 @pytest.mark.parametrize(
     ("content", "line"),
     [
@@ -88,6 +127,10 @@ def test_damaged_markup_is_named_and_nothing_is_written(tmp_path, content, line)
         ("de", ("--aggressive",), "rot-wei\u00df", "rot @-@ wei\u00df"),
         ("en", ("--no-normalize",), "\u201ca\u201d", "\u201c a \u201d"),
         ("en", ("--no-tokenize",), "\u201ca\u201d, b", '"a," b'),
+        ("de", (), "Ma\u0308nner Mu\u0308nchens", "M\u00e4nner M\u00fcnchens"),
+        ("tr", ("--lowercase",), "\u0130stanbul I\u0307zmir", "istanbul izmir"),
+        ("fr-CA", (), "l'ami", "l&apos; ami"),
+        ("hsb", (), "Mr. A.", "Mr. A."),
         ("fr", ("--detokenize",), "l&apos; ami ( 5.30 ) : a &amp; b !", "l'ami (5.30) : a & b !"),
     ],
 )  # fmt: skip

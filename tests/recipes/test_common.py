@@ -15,6 +15,8 @@ from fairseq_flags import parsed
 
 from tests.conftest import REPO
 from tests.support.scripts import quick_environment, run_bash, run_script
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.text.languages import two_languages
 
 RECIPES = sorted(path.stem for path in (REPO / "recipes").glob("*.sh") if path.stem != "common")
 RECIPE = f"""#!/usr/bin/env bash
@@ -135,6 +137,8 @@ def test_a_name_in_another_folder_is_another_file(recipe, tmp_path):
         (("--nam", "x"), "--nam: no option of this recipe"),
         (("--name",), "--name: needs a value"),
         (("--nodes", "2"), "--nodes 2: needs --master HOST:PORT"),
+        (("--minutes", "0"), "--minutes: must be numbers"),
+        (("--finish", "--continue", "9"), "give one of them"),
         (("--dry-run", "--", "--seed", "2", "--arch", "nonsense"), "--arch nonsense: no such"),
     ],
 )
@@ -143,6 +147,25 @@ def test_mistaken_options_are_one_line(recipe, args, part):
     assert done.returncode == 1 and done.stdout == ""
     (line,) = done.stderr.strip().split("\n")
     assert line.startswith("made: error: ") and part in line
+
+
+PAIRS = {
+    **{"en-de": "en de", "de-hsb": "de hsb", "en-pt-BR": "en pt-BR", "pt-BR-en": "pt-BR en"},
+    **{"zh-Hans-zh-Hant-TW": "zh-Hans zh-Hant-TW", "es-419-ca-valencia": "es-419 ca-valencia"},
+    **dict.fromkeys(("en", "de-de", "en-pt-br", "english-german", "en-de-fr", "en-pt_BR", "en-")),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_languages_are_named_by_bcp_47(recipe, pair):
+    """The recipes' rule is that of the scripts."""
+    done = recipe(f'languages "{pair}"; echo "$source $target"\n', "--dry-run")
+    if PAIRS[pair]:
+        assert done.stdout == f"{PAIRS[pair]}\n" and " ".join(two_languages(pair)) == PAIRS[pair]
+        return
+    assert done.returncode == 1 and f"--pair {pair}: give two different languages" in done.stderr
+    with pytest.raises(UserError, match=f"--pair {pair}: give two different languages"):
+        two_languages(pair)
 
 
 def test_two_at_once(recipe, tmp_path):
@@ -163,7 +186,7 @@ def test_two_at_once(recipe, tmp_path):
 
 
 def test_a_killed_step_is_done_again(recipe, tmp_path):
-    steps = "step a bash -c \"echo x >>'$work/x'; [[ -f '$work/go' ]] || sleep 60\"\n"
+    steps = "step a bash -c \"echo x >>'$work/x'; [[ -f '$work/go' ]] || exec sleep 60\"\n"
     (tmp_path / "made.sh").write_text(RECIPE + steps, encoding="utf-8")
     work = tmp_path / "-work ü"
     command = ["bash", tmp_path / "made.sh", "--work", work]
@@ -179,22 +202,38 @@ def test_a_killed_step_is_done_again(recipe, tmp_path):
     assert (work / "x").read_text() == "x\nx\n"
 
 
-def test_ctrl_c_says_how_to_go_on(tmp_path):
-    """And what a step printed at last is cut, however long: fairseq's configuration has 8 kB."""
-    waits = "trap 'exit 130' INT; while :; do sleep .1; done"
-    steps = f'step a bash -c "printf %9000d 1; echo; {waits}"\n'
+@pytest.mark.parametrize("sent", ["INT", "TERM", "HUP", "USR1", "KILL", "timeout"])
+def test_a_signal_reaches_the_step_which_may_save(tmp_path, sent):
+    """Nothing stays behind, the message is true, and the same command goes on.
+
+    What a step printed at last is cut, however long: fairseq's configuration has 8 kB.
+    """
+    trap = "trap 'echo saved >>saved; exit 75' INT TERM HUP USR1"
+    waits = f"{trap}; printf %9000d 1; echo; while [ ! -f go ]; do sleep .1; done"
+    (tmp_path / "wait.sh").write_text(waits)
+    steps = 'waits() { cd "$work" && bash ../wait.sh; }\nstep a waits\n'
     (tmp_path / "made.sh").write_text(RECIPE + steps, encoding="utf-8")
     work = tmp_path / "work"
     command = ["bash", tmp_path / "made.sh", "--work", work]
+    environment = quick_environment()
+    prefix = ["timeout", "3"] if sent == "timeout" else []
     started = subprocess.Popen(
-        command, env=quick_environment(), stderr=subprocess.PIPE, text=True, start_new_session=True
+        prefix + command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     while not (work / "logs" / "a.log").exists() or not (work / "logs" / "a.log").stat().st_size:
         time.sleep(0.05)
-    os.killpg(started.pid, signal.SIGINT)
-    assert started.wait(60) == 130
-    said = started.stderr.read()
-    assert said == "made: a\nmade: stopped in step a; the same command goes on there\n"
+    if sent != "timeout":
+        started.send_signal(getattr(signal, f"SIG{sent}"))
+    assert started.wait(60) == {"KILL": -9, "timeout": 124}.get(sent, 75)
+    for _ in range(200):
+        if (work / "saved").exists():
+            break
+        time.sleep(0.1)
+    assert (work / "saved").read_text() == "saved\n"
+    stopped = "made: stopped in step a; the same command goes on there\n"
+    assert started.stderr.read() == "made: a\n" + ("" if sent == "KILL" else stopped)
+    (work / "go").touch()
+    assert subprocess.run(command, env=environment, timeout=60).returncode == 0
 
 
 def test_workers_on_a_cpu_share_its_threads(recipe, program, tmp_path):
@@ -230,6 +269,28 @@ def test_a_training_that_is_done_goes_on(recipe, program, tmp_path):
     stamp.rename(stamp.with_suffix(".begun"))
     assert recipe(steps, "--cpu", bin=folder).returncode == 0
     assert (tmp_path / "-work ü" / "checkpoints" / "seen").read_text() == "x\nx\n"
+
+
+def test_a_training_that_was_stopped_is_finished(recipe, program, tmp_path):
+    """--finish scores what is saved, --minutes ends by the clock; a stale score is done again."""
+    stop = '[ ! -f "$5/stop" ] || exit 75'
+    folder = program("fairseq-train", f'echo "$@"; mkdir -p "$5"; {stop}; echo x >>"$5/a.pt"')
+    steps = 'PATH="$bin:$PATH"\nstep train train --max-update 5\nstep score cat "$work"/*/a.pt\n'
+    steps += "finish() { :; }\n"
+    work = tmp_path / "-work ü"
+    (work / "checkpoints").mkdir(parents=True)
+    (work / ".steps").mkdir()
+    (work / ".steps" / "train.begun").touch()
+    refused = recipe(steps, "--finish", "--cpu", "--from", "train", bin=folder)
+    assert refused.returncode == 1 and "step train has saved nothing yet" in refused.stderr
+    assert recipe(steps, "--cpu", "--from", "train", "--minutes", 90, bin=folder).returncode == 0
+    assert "--stop-time-hours 1.5" in (work / "logs" / "train.log").read_text()
+    (work / "checkpoints" / "stop").touch()
+    stopped = recipe(steps, "--cpu", "--continue", 9, bin=folder)
+    assert stopped.returncode == 75 and "stopped in step train; the same" in stopped.stderr
+    finished = recipe(steps, "--cpu", "--finish", bin=folder)
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == "made: train: ends here, as asked\nmade: score\n"
 
 
 def test_downloads_are_checked(recipe, tmp_path):

@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import shutil
 import tarfile
 import zipfile
 from pathlib import Path
@@ -12,6 +13,7 @@ from split_groups import loose_key
 
 from tests.conftest import REPO
 from tests.support.recipes import own, result_of, run_recipe
+from tests.support.scripts import quick_environment, run_bash
 from tests.support.toy_text import FOLDER, toy_lines, write_toy
 from vaswani_plugin import Translator
 
@@ -200,6 +202,35 @@ def test_held_out_text_is_new(folder):
         texts = [toy_lines(f"{folder}/{split}{language}") for split in ("train", "valid", "test")]
         keys = [set(map(loose_key, lines)) for lines in texts]
         assert len(set.union(*keys)) == sum(map(len, keys)) > 500
+
+
+SPLITS = ("train", "valid", "test")
+CORPORA = {
+    **{"wikitext-2": "train.txt", "wikitext-103": "wiki.train.tokens", "ptb": "ptb.train.txt"},
+    **{"tinyshakespeare": "input.txt", "text": "input.txt.gz"},
+}
+
+
+@pytest.mark.parametrize("awk", ["mawk", "gawk", "busybox"])
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_corpora_of_language_models(corpus, awk, tmp_path):
+    """One file is split into 90, 5 and 5 %, by each of the awks that there are."""
+    if not shutil.which(awk):
+        pytest.skip(f"needs {awk}")
+    (tmp_path / "awk").symlink_to(shutil.which(awk))
+    name = CORPORA[corpus]
+    for split in SPLITS:
+        content = "".join(f"{split} {number}\n" for number in range(100)).encode()
+        path = tmp_path / name.replace("train", split)
+        path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    work = tmp_path / "work"
+    flags = ("--cpu", "--corpus", corpus, "--data", tmp_path, "--work", work)
+    path = f"{tmp_path}:{quick_environment()['PATH']}"
+    done = run_bash(REPO / "recipes" / "lm.sh", *flags, "--until", "text-test", PATH=path)
+    assert done.returncode == 0, done.stderr
+    lines = [(work / "raw" / f"{split}.txt").read_text().split("\n") for split in SPLITS]
+    assert [len(each) - 1 for each in lines] == ([90, 5, 5] if "input" in name else [100] * 3)
+    assert lines[2][0] == ("test 95" if "input" in name else "test 0")
 
 
 def test_sequence_to_sequence(tmp_path):

@@ -155,15 +155,17 @@ def test_one_corpus_gives_three_splits_in_any_order_of_its_lines(tmp_path):
     assert sorted(sum(splits.values(), [])) == sorted(distinct)
     assert splits["train"] == [pair for pair in distinct if pair in set(splits["train"])]
     assert found["splits"] == {"test": 50, "valid": 50, "train": len(distinct) - 100}
-    # The same pairs as columns, in another order.
+    # The same pairs as columns, in another order; a row with another number of them is counted.
     other = tmp_path / "other"
     other.mkdir()
     shuffled = random.Random(1).sample(pairs, len(pairs))
-    table = "".join(f"{a}\t{b}\tCC-BY\n" for a, b in [("Source", "TARGET"), *shuffled])
-    (other / "a.tsv.gz").write_bytes(gzip.compress(table.encode()))
-    report_of(other, own_text(other, "--train", other / "a.tsv.gz"))
-    for name in SPLITS:
-        assert sorted(split_pairs(other, name)) == sorted(splits[name])
+    for head, flags in (("id\tTARGET\tSource\n", ()), ("", ("--columns", "3,2"))):
+        table = head + "".join(f"7\t{b}\t{a}\n" for a, b in shuffled) + "7\tb\ta\tc\n"
+        (other / "a.tsv.gz").write_bytes(gzip.compress(table.encode()))
+        found = report_of(other, own_text(other, "--train", other / "a.tsv.gz", *flags))
+        assert found["files"]["train"]["dropped"]["another number of columns"]["count"] == 1
+        for name in SPLITS:
+            assert sorted(split_pairs(other, name)) == sorted(splits[name])
 
 
 def test_marks_and_signs_tell_sentences_apart_but_spaces_case_and_unicodes_form_do_not():
@@ -211,7 +213,13 @@ PAIRED = b"".join(b"Question %d?\tAnswer %d.\n" % (n % 20, n) for n in range(100
 @pytest.mark.parametrize(
     ("files", "flags", "part"),
     [
-        ({"a": b"x\n" * 30}, "--train a", "a:1: empty: 30 of 30 pairs"),
+        ({"a": b"x\n" * 30}, "--train a", "a:1: another number of columns: 30 of 30 pairs"),
+        ({"a": b"7\tx\ty\n" * 30}, "--train a", "or name these columns, such as --columns 2,3"),
+        ({"a": b"7\tx\ty\n"}, "--train a --columns 2,4", "--columns: a has 3 columns"),
+        ({"a": b"7\tx\ty\n"}, "--train a --columns 0,1", "--columns 0,1: give two numbers"),
+        ({"a.bb": b"x\n", "a.aa": b"y\n"}, "--train a.bb a.aa", "a.bb is not aa by its name"),
+        ({"a.aa": b"x\n", "b.de.gz": b""}, "--train a.aa b.de.gz", "b.de.gz is not bb by"),
+        ({"a.bb-aa.tsv": b"x\ty\n"}, "--train a.bb-aa.tsv", "is not aa-bb by its name"),
         ({"a": b"x\tt\n" * 30}, "--train a", "1 pairs are too few"),
         ({"a": PAIRED}, "--train a", "of 100 pairs, 0 share no sentence"),
         ({"raw/train.aa": b"x\n"}, "--train raw/train.aa", "raw/train.aa is an input"),

@@ -66,6 +66,22 @@ def test_visible_text_stays_and_twice_is_once(line):
     assert not re.search("[\0-\x08\ufeff]", found)
 
 
+BACH = ["J. S. Bach wrote it in 1723. "]
+IN_LANGUAGES = {
+    "de-AT": ["Der 1. FC verlor 3:1. ", "Wilhelm II. Kaiser war 1888. ", "Der 2. Band."],
+    "hsb": ["Na 1. Serb."],
+    "fr": ["M. Dupont et J.-P. Sartre. ", "Mme. Curie a 20. ", "Oui."],
+    "zh-Hans": ["他来了。", "我走了！"],
+}
+
+
+def test_sentences_are_cut_by_their_language():
+    for language, sentences in IN_LANGUAGES.items():
+        assert split_sentences("".join(sentences), language) == sentences
+        joint = "" if language == "zh-Hans" else " "
+        assert join_sentences(["a", "b"], language) == f"a{joint}b"
+
+
 def test_sentences_are_cut_and_are_the_text_together():
     for text, wanted in (
         (
@@ -73,6 +89,9 @@ def test_sentences_are_cut_and_are_the_text_together():
             ["The cat slept. ", "Dr. Smith came at 3.15 p.m."],
         ),
         ("One. --- !!! Two.  ", ["One. --- !!! ", "Two.  "]),
+        ("1. First item. 2. Second.", ["1. First item. ", "2. Second."]),
+        ("J. S. Bach wrote it in 1723. He is 37. Yes.", [*BACH, "He is 37. ", "Yes."]),
+        ("IV. Results", ["IV. Results"]),
         ("他来了。我走了！", ["他来了。", "我走了！"]),
         ("The\u2028cat.\u00a0He\rran. Why", ["The\u2028cat.\u00a0", "He\rran. ", "Why"]),
     ):

@@ -97,6 +97,8 @@ def select(
     elif best is not None:
         flag, count, names = "--best", best, "checkpoint.best_METRIC_VALUE"
         chosen = _best(files)
+        if at_most and not chosen:  # stopped before its first validation
+            chosen = [path for _, path in _named(files, "checkpoint_last")]
     else:
         folder = next((item for item in inputs if item.is_dir()), None)
         if folder is not None:

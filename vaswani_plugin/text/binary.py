@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.dictionary import EOS, SPECIAL_SYMBOLS, UNK, Entries
+from vaswani_plugin.text.dictionary import EOS, OVERWRITE, SPECIAL_SYMBOLS, UNK, Entries
 from vaswani_plugin.text.outputs import write_atomically, write_bytes_atomically
 from vaswani_plugin.text.parallel import Block, map_blocks, word_counts
 
@@ -120,15 +120,21 @@ def build_dictionary(
     return padded(list(entries.items()), padding_factor)
 
 
-def binarize(source: str, prefix: Path, entries: Entries, workers: int) -> int:
-    """Writes PREFIX.bin and PREFIX.idx by a dictionary; returns the number of lines."""
+def binarize(source: str, prefix: Path, entries: Entries, workers: int) -> tuple[int, int, int]:
+    """Writes PREFIX.bin and PREFIX.idx by a dictionary.
+
+    Returns:
+        The number of lines, of tokens with each line's </s>, and of those that are <unk>.
+    """
     symbols = [symbol for symbol, _ in entries]
     assert sys.byteorder == "little", "fairseq's format is little-endian"
     code = _type_code(len(SPECIAL_SYMBOLS) + len(symbols))
     sizes: list[bytes] = []
+    unknown = 0
     with write_bytes_atomically(f"{prefix}.bin") as data:
         for tokens, of_lines in map_blocks(partial(make_numberer, symbols), source, workers):
             data.write(tokens)
+            unknown += int(np.count_nonzero(np.frombuffer(tokens, code) == UNK))
             sizes.append(of_lines)
     counts = np.frombuffer(b"".join(sizes), dtype=np.int32)
     ends = np.cumsum(counts.astype(np.int64) * array(code).itemsize)
@@ -137,11 +143,13 @@ def binarize(source: str, prefix: Path, entries: Entries, workers: int) -> int:
         index.write(_HEADER.pack(_MAGIC, 1, {"H": 8, "I": 9}[code], len(counts)))
         index.write(counts.tobytes())
         index.write(offsets.tobytes())
-    return len(counts)
+    return len(counts), int(counts.sum()), unknown
 
 
 def write_dictionary(entries: Iterable[tuple[str, int]], path: Path) -> None:
-    """Writes `dict.LANG.txt`."""
+    """Writes `dict.LANG.txt`; a symbol's second row is marked, which fairseq's readers ask for."""
+    seen = set(SPECIAL_SYMBOLS)
     with write_atomically(path) as write:
         for symbol, count in entries:
-            write(f"{symbol} {count}")
+            write(f"{symbol} {count}{f' {OVERWRITE}' if symbol in seen else ''}")
+            seen.add(symbol)

@@ -35,10 +35,11 @@ SHORT = 10
 """Characters added to both lengths before the comparison: short sentences vary most."""
 
 REPEATED, LEAKED = "repeated", "shares a sentence with held-out text"
-EMPTY, TOO_LONG = "empty", "too long"
+EMPTY, TOO_LONG, COLUMNS = "empty", "too long", "another number of columns"
 COPY, UNEVEN = "the same text on both sides", "lengths that don't fit"
 REMEDIES = {
-    EMPTY: "give one file with source <tab> target, or two without empty lines",
+    COLUMNS: "give source <tab> target alone, or name these columns, such as --columns 2,3",
+    EMPTY: "give text without empty sides",
     TOO_LONG: "one sentence a line, or raise --max-length",
     COPY: "give two different files",
     UNEVEN: "the sides must correspond line by line; if they do, raise --max-ratio",
@@ -117,11 +118,14 @@ def sentence_key(sentence: str) -> int:
     return short_hash(" ".join(unicodedata.normalize("NFC", sentence).lower().split()))
 
 
-def read_rows(paths: tuple[str, ...], languages: Pair) -> Iterator[tuple[str, str, str]]:
-    """Yields (FILE:LINE, source, target) of two files, or of one with tab-separated columns.
+def read_rows(
+    paths: tuple[str, ...], languages: Pair, columns: tuple[int, int] | None = None
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yields (FILE:LINE, (source, target)) of two files, or of one with tab-separated columns.
 
-    A first line whose first two columns are the languages' codes (or "source" and "target") is a
-    heading and is skipped. The target is empty if a line has one column.
+    `columns` are the numbers of these two, from 0. Without them a first line with the languages'
+    names (or "source" and "target") names the columns; otherwise there must be two. A row that has
+    another number of columns than the first one has no texts.
     """
     if len(paths) > 2:
         raise UserError(f"{' '.join(paths)}: give two files, or one with a column a side")
@@ -130,11 +134,21 @@ def read_rows(paths: tuple[str, ...], languages: Pair) -> Iterator[tuple[str, st
         rows: Iterable[list[str]] = map(list, read_pairs(*paths))
     else:
         rows = (line.split("\t") for line in read_text(paths[0]))
+    chosen, count = columns or (0, 1), 2
     for number, row in enumerate(rows, start=1):
-        left, right = map(remove_invisible, [*row, ""][:2])
-        is_first = number == len(paths) == 1
-        if not (is_first and [left.strip().lower(), right.strip().lower()] in headings):
-            yield f"{paths[0]}:{number}", left, right
+        if number == len(paths) == 1:
+            names = [name.strip().lower() for name in row]
+            heading = next((each for each in headings if set(each) <= set(names)), None)
+            if heading and not columns:
+                chosen = names.index(heading[0]), names.index(heading[1])
+            if heading or columns:
+                count = len(row)
+            if max(chosen) >= count:
+                raise UserError(f"--columns: {paths[0]} has {count} columns")
+            if heading:
+                continue
+        sides = [row[column] for column in chosen] if len(row) == count else []
+        yield f"{paths[0]}:{number}", tuple(map(remove_invisible, sides))
 
 
 def prepare_pairs(
@@ -143,6 +157,7 @@ def prepare_pairs(
     output: Path,
     max_length: int = 1000,
     max_ratio: float = 3.0,
+    columns: tuple[int, int] | None = None,
 ) -> dict[str, Any]:
     """Cleans a corpus and divides it into OUTPUT/SPLIT.LANGUAGE; returns the report.
 
@@ -159,11 +174,12 @@ def prepare_pairs(
             more subwords than that, in any script.
         max_ratio: how many times longer a side may be than expected from the other side and the
             usual ratio of the corpus' sides.
+        columns: as in `read_rows`.
     """
     held_out: tuple[set[int], set[int]] = set(), set()
     report: dict[str, Any] = {"splits": Counter(), "files": {}}
-    train = read_rows(files["train"], languages)
-    sample = (len(right) / len(left) for _, left, right in train if left and right)
+    train = (sides for _, sides in read_rows(files["train"], languages, columns))
+    sample = (len(sides[1]) / len(sides[0]) for sides in train if all(sides) and sides)
     proportion = median(list(islice(sample, SAMPLE)) or [1.0])
 
     def broken(left: str, right: str, keys: Keys, seen: set[Keys]) -> str | None:
@@ -186,10 +202,14 @@ def prepare_pairs(
         read = 0
         dropped: dict[str, dict[str, Any]] = {}
         seen: set[Keys] = set()
-        for read, (place, left, right) in enumerate(read_rows(files[name], languages), start=1):  # noqa: B007
-            keys = sentence_key(left), sentence_key(right)
-            rule = broken(left, right, keys, seen)
-            seen.add(keys)
+        rows = read_rows(files[name], languages, columns)
+        for read, (place, sides) in enumerate(rows, start=1):  # noqa: B007
+            rule: str | None = COLUMNS
+            if sides:
+                left, right = sides
+                keys = sentence_key(left), sentence_key(right)
+                rule = broken(left, right, keys, seen)
+                seen.add(keys)
             if rule is None:
                 yield (left, right), keys
             else:

@@ -1,9 +1,9 @@
 """Moses' rules: normalizes punctuation, tokenizes and detokenizes, by sacremoses.
 
 Every line gives exactly one line, with the same result as sacremoses gives for the line in form NFC
-of Unicode: a combining accent would be a word of its own. A language without rules has those of
-English. A rule is only tried if the text holds a string that the rule needs. This makes
-normalization eight times as fast, and tokenization of short sentences twice.
+of Unicode: a combining accent would be a word of its own. A language without abbreviations there
+has the English ones. A rule is only tried if the text holds a string that the rule needs. This
+makes normalization eight times as fast, and tokenization of short sentences twice.
 """
 
 import re
