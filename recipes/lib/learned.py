@@ -23,12 +23,12 @@ def losses(translator: Translator, pairs: list[tuple[str, str]]) -> list[float]:
 
     Of at most `PAIRS` pairs, from everywhere in the text; empty if fewer than two fit the model.
     """
-    limits = (translator.longest_source, translator.longest_target)
-    encode = translator.pipeline.encode
+    sides = [(translator.pipeline, translator.longest_source)]
+    sides += [(translator.pipeline.of_target(), translator.longest_target)]
     pairs = [
         pair
         for pair in pairs[:: len(pairs) // PAIRS + 1]
-        if all(0 < len(encode(text).split()) <= n for text, n in zip(pair, limits, strict=True))
+        if all(0 < len(p.encode(t).split()) <= n for t, (p, n) in zip(pair, sides, strict=True))
     ]
     means, half = [], len(pairs) // 2  # neighbours may share a source
     for others in (pairs, pairs[half:] + pairs[:half]) if half else ():

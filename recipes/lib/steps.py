@@ -25,9 +25,9 @@ from vaswani_plugin.errors import UserError  # noqa: E402
 from vaswani_plugin.text.programs import run  # noqa: E402
 
 REMEDY = (
-    "Does line N of one file translate line N of the other? Then more updates or more pairs help"
+    "Does line N of one file translate line N of the other? Then more updates or pairs may help, "
 )
-REMEDY += ", and with little text the settings of recipes/own_text.sh: docs/how-to/errors.md."
+REMEDY += "with little text the settings of recipes/own_text.sh: docs/how-to/errors.md."
 PACKAGES = {"torch": "torch", "fairseq": "fairseq-fixed", "plugin": "vaswani-plugin"}
 MAX_UPDATE = re.compile(r"'max_update': (\d+)")
 PATIENCE = re.compile(r"'patience': \d")  # -1: the validation loss does not end the training
@@ -124,12 +124,11 @@ def finish(folder: str, recipe: str, title: str, *arguments: str) -> None:
         "versions": {key: version_of(package) for key, package in PACKAGES.items()},
         "processor": processor.description(),
     }
-    settings, warning = work / "model" / "preprocessing.json", None
+    settings = work / "model" / "preprocessing.json"
     if "bleu" in reports and settings.is_file() and "source_language" in settings.read_text():
         from learned import learned
 
         result["learned"] = learned(work)
-        warning = result["learned"]["warning"]
     write_json(work / "result.json", result)
     mean = reports.get("averaged", {"inputs": [], "asked": 0})
     few = len(mean["inputs"]) < mean["asked"]
@@ -143,7 +142,7 @@ def finish(folder: str, recipe: str, title: str, *arguments: str) -> None:
     if PATIENCE.search(log.read_text(encoding="utf-8")) and losses and losses[-1] == min(losses):
         more = f"the same command with --continue {2 * training.updates} goes on"
         print(f"The validation loss was still falling: {more}.")
-    if warning:
+    if warning := result.get("learned", {}).get("warning"):
         print(f"Warning: {warning}. {REMEDY}")
 
 
