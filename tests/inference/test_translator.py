@@ -144,7 +144,8 @@ def test_bad_options_are_named(translator):
     ):
         with pytest.raises(UserError, match=part):
             translator.translate("a bird", **options)
-    for method, name in ((translator.translate, "translate"), (translator.stream, "stream")):
+    for method in (translator.translate, translator.stream, translator.decode):
+        name = method.__name__
         with pytest.raises(TypeError, match=rf"{name}\(\) got an .* 'beem'; did you mean beam\?"):
             method("a bird", beem=2)
 

@@ -93,12 +93,6 @@ def by_counting(
         updates = PAPER_UPDATES_OF_BIG if arch.startswith("vaswani_big") else PAPER_UPDATES
     sizes = dict(zip(("sentences", "source_length", "target_length"), shape, strict=True))
     forward = forward_flops(*rows[arch], vocabulary, shape)
-    return {
-        "arch": arch,
-        "vocabulary": vocabulary,
-        **sizes,
-        "updates": updates,
-        "forward_flops": forward,
-        "flops_per_update": TRAINING_PASSES * forward,
-        "flops": TRAINING_PASSES * forward * updates,
-    }
+    update = TRAINING_PASSES * forward
+    counted = {"forward_flops": forward, "flops_per_update": update, "flops": update * updates}
+    return {"arch": arch, "vocabulary": vocabulary, **sizes, "updates": updates, **counted}

@@ -75,6 +75,7 @@ class Source(NamedTuple):
 
 
 @takes_options("translate", "stream")
+@takes_options("decode")
 class Translator:
     """A trained model with its text pipeline: raw text in, raw text out. Threads may share one."""
 

@@ -147,9 +147,9 @@ def takes_options(*methods: str, **defaults: Any) -> Callable[[type[Class]], typ
         for name in reversed(methods):
             method = getattr(cls, name)
             *own, _ = inspect.signature(method).parameters.values()
-            parameters = list({p.name: p for p in (*own, *added)}.values())
-            added = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
-            signature = inspect.signature(method).replace(parameters=parameters)
+            known = {p.name: p for p in (*own, *added)}
+            added = [p for p in known.values() if p.kind is p.KEYWORD_ONLY]
+            signature = inspect.signature(method).replace(parameters=list(known.values()))
             setattr(cls, name, _checked(method, signature))
         return cls
 
@@ -159,12 +159,10 @@ def takes_options(*methods: str, **defaults: Any) -> Callable[[type[Class]], typ
 def _checked(method: Callable, signature: inspect.Signature) -> Callable:
     @wraps(method)
     def call(*arguments: Any, **options: Any) -> Any:
-        for name in options:
-            if name not in signature.parameters:
-                close = get_close_matches(name, signature.parameters, 1)
-                hint = f"; did you mean {close[0]}?" if close else ""
-                text = f"{method.__qualname__}() got an unexpected keyword argument {name!r}{hint}"
-                raise TypeError(text)
+        for name in options.keys() - signature.parameters.keys():
+            close = "".join(get_close_matches(name, signature.parameters, 1))
+            text = f"{method.__qualname__}() got an unexpected keyword argument {name!r}"
+            raise TypeError(f"{text}; did you mean {close}?" if close else text)
         return method(*arguments, **options)
 
     call.__dict__["__signature__"] = signature
