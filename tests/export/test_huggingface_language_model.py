@@ -104,15 +104,17 @@ def test_what_gpt_lacks_is_refused(tmp_path, monkeypatch):
     message = "no counterpart of --d-k 4, --d-ff 256 with --d-model 32"
     with pytest.raises(ValueError, match=message):
         export_to_huggingface(bundle, tmp_path / "hf")
+    former = (bundle / "preprocessing.json").read_text()
+    settings = TextSettings("words", article_tokens=9, summary_tokens=5)
+    (bundle / "preprocessing.json").write_text(settings.to_json())
+    with pytest.raises(ValueError, match="holds a summarizer"):
+        export_to_huggingface(bundle, tmp_path / "hf")
+    (bundle / "preprocessing.json").write_text(former)
     data = write_data(tmp_path)
     (data / "dict.txt").replace(bundle / "dict.txt")
     (data / "dict.txt").symlink_to(bundle / "dict.txt")
     write_checkpoint(data, bundle / "model.pt", *ONE_LAYER, updates=0)
     with pytest.raises(ValueError, match="model.pt holds no Transformer: one is needed"):
-        export_to_huggingface(bundle, tmp_path / "hf")
-    settings = TextSettings("words", article_tokens=9, summary_tokens=5)
-    (bundle / "preprocessing.json").write_text(settings.to_json())
-    with pytest.raises(ValueError, match="holds a summarizer"):
         export_to_huggingface(bundle, tmp_path / "hf")
     assert not (tmp_path / "hf").exists()
 

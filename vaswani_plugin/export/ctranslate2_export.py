@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from vaswani_plugin.export.exported_model import (
     SIDES,
-    Pairs,
     copy_bundle_files,
     new_folder,
     random_pairs,
@@ -37,6 +36,7 @@ from vaswani_plugin.modules.embedding import (
     sinusoids,
 )
 from vaswani_plugin.text.dictionary import EOS, UNK
+from vaswani_plugin.text.settings import weights_path
 
 INT8 = ("int8", "int8_float32")
 
@@ -48,8 +48,8 @@ def transformer_spec(
     specs = import_ctranslate2().specs  # imported when it is first used
     from ctranslate2.converters import fairseq as converter
 
-    refuse_departures("CTranslate2", cfg, remedy="; --to onnx may have one")
-    given: dict[str, Any] = {"pre_norm": False, "activation": specs.common_spec.Activation.RELU}
+    given = {"pre_norm": False, "activation": specs.common_spec.Activation.RELU}
+    given |= refuse_departures("CTranslate2", cfg, remedy="; --to onnx may have one")
     sides = specs.transformer_spec
     spec = specs.TransformerSpec(
         sides.TransformerEncoderSpec(cfg.encoder_layers, cfg.heads, **given),
@@ -154,13 +154,13 @@ def export_to_ctranslate2(model: Path, output: Path, quantization: str | None = 
 
     `output` is a new folder, `quantization` CTranslate2's name of it, None for float32.
     """
-    found = read_model(model)
-    source, target = found.source, found.target
-    pairs = random_pairs(found.model)
+    settings, loaded = read_model(model)
+    source, target = loaded.source, loaded.target
+    pairs = random_pairs(loaded.model)
     for dictionary, side in zip((source, target, target), pairs, strict=True):
         side[side == dictionary.index(PADDING)] = UNK  # no word there
 
-    def log_p(pairs: Pairs) -> Tensor:
+    def log_p(pairs):
         engine = CTranslate2Engine(folder, "cpu", "float32", torch.get_num_threads())
         sides = (source.symbols, pairs.source), (target.symbols, pairs.target)
         texts = ([[words[n] for n in row if n > EOS] for row in x.tolist()] for words, x in sides)
@@ -168,10 +168,11 @@ def export_to_ctranslate2(model: Path, output: Path, quantization: str | None = 
         return nn.utils.rnn.pad_sequence(scores, batch_first=True)
 
     with new_folder(output) as folder:
-        copy_bundle_files(model, found.settings, folder)
+        copy_bundle_files(model, settings, folder)
         for kind in dict.fromkeys((None, quantization)):
-            spec = transformer_spec(found.weights, found.sizes, source.symbols, target.symbols)
+            weights = loaded.model.state_dict()
+            spec = transformer_spec(weights, loaded.sizes, source.symbols, target.symbols)
             write_spec(spec, folder, kind)
             if kind is None:  # before it is quantized
-                require_equal("CTranslate2", found.model, pairs, log_p)
-    return found.path
+                require_equal("CTranslate2", loaded.model, log_p, pairs)
+    return weights_path(model)

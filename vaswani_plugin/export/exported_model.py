@@ -15,15 +15,16 @@ from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle
-from vaswani_plugin.inference.checkpoints import naming
-from vaswani_plugin.model.configuration import TRANSFORMER, Configuration, flag, head_sizes
+from vaswani_plugin.inference.checkpoints import Loaded, naming
+from vaswani_plugin.model.configuration import Configuration, flag, head_sizes
 from vaswani_plugin.modules.embedding import FAIRSEQ_FIRST_POSITION
 from vaswani_plugin.modules.transformer import EncoderDecoder, LanguageModel
-from vaswani_plugin.text.dictionary import EOS, PAD, UNK, Dictionary
+from vaswani_plugin.text.dictionary import EOS, PAD, UNK
 from vaswani_plugin.text.settings import (
     CARD,
     MODEL,
     SETTINGS,
+    AnySettings,
     Settings,
     weights_path,
 )
@@ -38,46 +39,32 @@ OF_EVERY_EXPORT = {
     *("initial_weights", "checkpoint_activations", "compile"),  # of a training alone
 }
 """The options that each export writes, or that leave no trace."""
-EXPRESSED = {
-    "Hugging Face's Marian": {"layer_norm_eps"},
-    "Hugging Face's OpenAI GPT": {"layer_norm_eps", "positions"},
-    "fairseq's transformer": {"layer_norm_eps", "positions"},
-    "CTranslate2": {"layer_norm_eps", "positions"},
-    "an ONNX export": {"layer_norm_eps", "positions", "d_k", "d_v", "attention_scale"},
+EXPRESSED: dict[str, dict[str, dict[str, dict[str, Any]]]] = {
+    "Hugging Face's Marian": {"layer_norm_eps": {}},
+    "Hugging Face's OpenAI GPT": {"layer_norm_eps": {}, "positions": {}},
+    "fairseq's transformer": {"layer_norm_eps": {}, "positions": {}},
+    "CTranslate2": {"layer_norm_eps": {}, "positions": {}},
+    "an ONNX export": dict.fromkeys(
+        ("layer_norm_eps", "positions", "d_k", "d_v", "attention_scale"), {}
+    ),
 }
-"""What else each program can express; any other option must have its default."""
+"""What else each program can express, and its own options for values of it where it has some; any
+other option must have its default."""
 LENGTHS = ((33, 2, 20, 3, 9, 5), (17, 33, 1, 6, 2, 25))
 """Of the sentences that an export is compared on, source and target, in tokens with </s>."""
 TOLERANCE = 1e-4
 """Greatest difference of log P, in nats: float32's rounding in two programs."""
 
 
-class TranslationModel(NamedTuple):
-    """A bundle's model for an export: its weights by our names, shared ones as one tensor."""
-
-    model: EncoderDecoder
-    path: Path
-    settings: Settings
-    sizes: Configuration
-    source: Dictionary
-    target: Dictionary
-    weights: Weights
-
-
-def read_model(folder: Path) -> TranslationModel:
-    """Read the bundle of a translation model that other programs may express."""
-    bundle = Bundle.load(folder)
-    settings = bundle.pipeline.settings
-    assert isinstance(settings, Settings)
-    path = weights_path(folder)
-    loaded = bundle.load_model()
+def read_model(folder: Path, kind: type[AnySettings] = Settings) -> tuple[Any, Loaded]:
+    """The settings and the model of a bundle of this kind; other programs may express it."""
+    bundle = Bundle.load(folder, kind)
+    loaded, path = bundle.load_model(), weights_path(folder)
     if not isinstance(loaded.sizes, Configuration):
-        raise UserError(f"{path} holds a recurrent model: a {TRANSFORMER} is needed")
-    weights = {name: tensor.detach() for name, tensor in loaded.model.state_dict().items()}
+        raise UserError(f"{path} holds no Transformer: one is needed")
     with naming(path):
-        require_finite(weights)
-    dictionaries = loaded.source, loaded.target
-    return TranslationModel(loaded.model, path, settings, loaded.sizes, *dictionaries, weights)
+        require_finite(loaded.model.state_dict())
+    return bundle.pipeline.settings, loaded
 
 
 def require_finite(weights: Mapping[str, Tensor]) -> None:
@@ -91,18 +78,24 @@ def require_finite(weights: Mapping[str, Tensor]) -> None:
 
 def refuse_departures(
     program: str, sizes: Configuration, more: Iterable[str] = (), remedy: str = ""
-) -> None:
-    """Refuse options that a program of `EXPRESSED` lacks, and `more`, by flags with values."""
+) -> dict[str, Any]:
+    """Refuse options that a program of `EXPRESSED` lacks, and `more`, by flags with values.
+
+    Returns its own options for ours.
+    """
     d_k, d_v = head_sizes(sizes)
     if d_k * sizes.heads == d_v * sizes.heads == sizes.d_model:
         sizes = replace(sizes, d_k=None, d_v=None)
-    known = OF_EVERY_EXPORT | EXPRESSED[program]
+    theirs = EXPRESSED[program]
     found = [
         f"{flag(each.name)} {getattr(sizes, each.name)}"
         for each in fields(sizes)
-        if each.name not in known and getattr(sizes, each.name) != each.default
+        if each.name not in OF_EVERY_EXPORT | theirs.keys()
+        and getattr(sizes, each.name) != each.default
     ]
     refuse(program, [*found, *more], remedy)
+    chosen = (of_values.get(getattr(sizes, name), {}) for name, of_values in theirs.items())
+    return {name: value for options in chosen for name, value in options.items()}
 
 
 def refuse(program: str, options: list[str], remedy: str = "") -> None:
@@ -145,12 +138,14 @@ def random_pairs(model: EncoderDecoder | LanguageModel) -> Pairs:
 
 @torch.no_grad()
 def require_equal(
-    program: str, model: Any, pairs: Pairs, their_log_p: Callable[[Pairs], Tensor]
+    program: str, model: Any, their_log_p: Callable[[Pairs], Tensor], pairs: Pairs | None = None
 ) -> None:
     """Refuse an export that computes something else than the model's own `forward`, in float32.
 
-    `their_log_p` loads what was written and returns the same as `Pairs.log_p`.
+    `their_log_p` loads what was written and returns the same as `Pairs.log_p`. The pairs are random
+    ones.
     """
+    pairs = random_pairs(model) if pairs is None else pairs
     if isinstance(model, EncoderDecoder):
         logits = model(pairs.source, pairs.previous)
     else:

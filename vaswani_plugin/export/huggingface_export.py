@@ -39,14 +39,11 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.checkpoints import shared_owners
 from vaswani_plugin.export.exported_model import (
     SIDES,
-    Pairs,
     Weights,
     new_folder,
-    random_pairs,
     read_model,
     refuse_departures,
     require_equal,
-    require_finite,
     to_fairseq_weights,
 )
 from vaswani_plugin.export.huggingface_tokenizer import (
@@ -55,7 +52,7 @@ from vaswani_plugin.export.huggingface_tokenizer import (
     tokenizer_config,
 )
 from vaswani_plugin.export.model_card import front_matter
-from vaswani_plugin.inference.bundle import Bundle, optional
+from vaswani_plugin.inference.bundle import optional
 from vaswani_plugin.inference.language_model import MAX_NEW_TOKENS
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.transformer import EncoderDecoder, LanguageModel
@@ -197,26 +194,26 @@ def export_to_huggingface(model: Path, output: Path, with_tokenizer: bool = True
                 write_json(folder / name, content)
         (folder / CARD).write_text(card, encoding="utf-8")
 
-        def log_p(pairs: Pairs) -> Tensor:
+        def log_p(pairs):
             with redirect_stderr(StringIO()):  # the progress bar
                 theirs = getattr(transformers, found.auto_class).from_pretrained(folder).eval()
-            inputs = {"input_ids": pairs.previous}
+            read, inputs = pairs.previous, {}
             if isinstance(found.model, EncoderDecoder):
-                inputs = {"input_ids": pairs.source, "decoder_input_ids": pairs.previous}
-                inputs["attention_mask"] = pairs.source.ne(PAD)
+                read, inputs = pairs.source, {"decoder_input_ids": pairs.previous}
+            inputs |= {"input_ids": read, "attention_mask": read.ne(PAD)}
             return pairs.log_p(theirs(**inputs).logits)
 
-        require_equal("Hugging Face", found.model, random_pairs(found.model), log_p)
+        require_equal("Hugging Face", found.model, log_p)
     return weights_path(model)
 
 
 def _marian_folder(model: Path, with_tokenizer: bool) -> _Folder:
-    trained, _, settings, sizes, source, target, ours = read_model(model)
+    settings, (trained, sizes, source, target, _) = read_model(model)
     more = []
     if sizes.layer_norm_eps > MARIANS_EPSILON:
         more.append(f"--layer-norm-eps {sizes.layer_norm_eps:g}")
     refuse_departures("Hugging Face's Marian", sizes, more, "; --to onnx may have one")
-    weights = to_marian(ours, sizes)
+    weights = to_marian(trained.state_dict(), sizes)
     is_one = sizes.share_embeddings == "all"
     files: dict[str, Any] = {"vocab.json": source.indices}
     if not is_one:
@@ -306,24 +303,19 @@ _END_AND_PADDING = {"pad_token_id": PAD, "eos_token_id": EOS, "bad_words_ids": [
 
 
 def _openai_folder(model: Path, with_tokenizer: bool) -> _Folder:
-    bundle = Bundle.load(model, TextSettings)
-    loaded, pipeline = bundle.load_model(), bundle.pipeline
-    settings, sizes, dictionary = pipeline.settings, loaded.sizes, loaded.target
+    settings, (trained, sizes, _, dictionary, _) = read_model(model, TextSettings)
     if settings.article_tokens is not None:
         raise UserError(
             f"{model} holds a summarizer, and Hugging Face has no counterpart of how it reads an "
             "article"
         )
-    if not isinstance(sizes, Configuration):
-        raise UserError(f"{weights_path(model)} holds no Transformer: one is needed")
     more = []
     if sizes.d_ff > 4 * sizes.d_model:
         more.append(f"--d-ff {sizes.d_ff} with --d-model {sizes.d_model}")
-    refuse_departures("Hugging Face's OpenAI GPT", sizes, more)
-    weights = to_openai(loaded.model, sizes)
-    require_finite(weights)
+    theirs = refuse_departures("Hugging Face's OpenAI GPT", sizes, more)
+    weights = to_openai(trained, sizes)
     files = {
-        "config.json": openai_config(sizes, len(dictionary)),
+        "config.json": openai_config(sizes, len(dictionary)) | theirs,
         "generation_config.json": {
             **_END_AND_PADDING,
             "bos_token_id": EOS,
@@ -336,7 +328,7 @@ def _openai_folder(model: Path, with_tokenizer: bool) -> _Folder:
         config = tokenizer_config(sizes.max_target_positions)
         files["tokenizer_config.json"] = config | {"bos_token": dictionary[EOS]}
     return _Folder(
-        loaded.model,
+        trained,
         weights,
         files,
         "A language model of vaswani_plugin",
@@ -353,9 +345,11 @@ def to_openai(model: LanguageModel, sizes: Configuration) -> Weights:
     ours = model.state_dict()
     matrix = ours["embedding.weight"]
     positions = torch.arange(sizes.max_target_positions, device=matrix.device)
-    found = {
-        "transformer.tokens_embed.weight": matrix * math.sqrt(sizes.d_model),
-        "transformer.positions_embed.weight": model.positions(positions[None])[0],
+    last = {f"transformer.ln_f.{name[5:]}": ours[name] for name in ours if name.startswith("norm.")}
+    tokens, places = ("wte", "wpe") if last else ("tokens_embed", "positions_embed")  # GPT-2's
+    found = last | {
+        f"transformer.{tokens}.weight": matrix * math.sqrt(sizes.d_model),
+        f"transformer.{places}.weight": model.positions(positions[None])[0],
         "lm_head.weight": matrix,
     }
     unused = 4 * sizes.d_model - sizes.d_ff
@@ -395,6 +389,7 @@ def openai_config(sizes: Configuration, vocabulary: int) -> dict[str, Any]:
         "n_layer": sizes.decoder_layers,
         "n_head": sizes.heads,
         "afn": "relu",
+        "activation_function": "relu",  # GPT-2's name of it
         "resid_pdrop": sizes.dropout,
         "embd_pdrop": sizes.dropout,
         "attn_pdrop": sizes.attention_dropout,

@@ -4,6 +4,7 @@ An option that the other side can't express is an error that names it; nothing i
 """
 
 import argparse
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,15 @@ from fairseq.dataclass.configs import FairseqConfig
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from fairseq.models.transformer import TransformerConfig, TransformerModel, base_architecture
 from omegaconf import OmegaConf
-from torch import Tensor, nn
+from torch import nn
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.checkpoints import save_checkpoint, updates_of
 from vaswani_plugin.export.exported_model import (
+    EXPRESSED,
     SIDES,
-    Pairs,
     Weights,
     from_fairseq_weights,
-    random_pairs,
     refuse,
     refuse_departures,
     require_equal,
@@ -40,8 +40,7 @@ from vaswani_plugin.text.languages import languages_of
 from vaswani_plugin.text.outputs import check_outputs
 from vaswani_plugin.text.settings import Settings, weights_path
 
-PROGRAM = "fairseq's transformer"
-FAIRSEQ_LAYER_NORM_EPS = 1e-5
+FAIRSEQ, FAIRSEQ_LAYER_NORM_EPS = "fairseq's transformer", 1e-5
 
 _WITHOUT_EFFECT = {
     *("encoder_embed_path", "decoder_embed_path", "no_decoder_final_norm", "export"),
@@ -115,13 +114,18 @@ def our_config(options: argparse.Namespace) -> dict[str, Any]:
         "max_source_positions": cfg.max_source_positions,
         "max_target_positions": cfg.max_target_positions,
     }
+    flags = _flat(cfg)
+    for name, values in EXPRESSED[FAIRSEQ].items():
+        for ours, theirs in values.items():
+            if theirs.items() <= flags.items():
+                config[name] = ours
     # What the way back gives otherwise is lost.
     back = _stock_flags(Configuration.from_checkpoint(config, {}))
-    ours = _flat(TransformerConfig.from_namespace(back))
+    kept = _flat(TransformerConfig.from_namespace(back))
     lost = [
         f"{flag(name)} {value}"
-        for name, value in _flat(cfg).items()
-        if name not in _WITHOUT_EFFECT and value != ours[name] and (value or ours[name])
+        for name, value in flags.items()
+        if name not in _WITHOUT_EFFECT and value != kept[name] and (value or kept[name])
     ]
     lost += [flag(name) for name in _UNLISTED if getattr(options, name, False)]
     refuse(TRANSFORMER, lost, "; decode this model with fairseq itself, or train one without")
@@ -191,7 +195,7 @@ def stock_model(
             f"--layer-norm-eps {cfg.layer_norm_eps:g} (there always {FAIRSEQ_LAYER_NORM_EPS:g}; "
             "--allow-layer-norm-eps accepts slightly different outputs)"
         )
-    refuse_departures("fairseq's transformer", cfg, obstacles)
+    flags = _stock_flags(cfg, obstacles)
     weights = dict(weights)
     if cfg.positions == "sinusoidal":
         like = weights["encoder.embedding.weight"]
@@ -202,11 +206,11 @@ def stock_model(
     named = to_fairseq_weights(weights)
     for side in SIDES:
         named[f"{side}.version"] = torch.tensor([3.0], device="cpu")
-    return named, vars(_stock_flags(cfg))
+    return named, vars(flags)
 
 
-def _stock_flags(cfg: Configuration) -> argparse.Namespace:
-    """The options of a stock `transformer` for ours."""
+def _stock_flags(cfg: Configuration, obstacles: Iterable[str] = ()) -> argparse.Namespace:
+    """The options of a stock `transformer` for ours; refuses `obstacles`, too."""
     both = {"embed_dim": cfg.d_model, "ffn_embed_dim": cfg.d_ff, "attention_heads": cfg.heads}
     both["learned_pos"] = cfg.positions != "sinusoidal-fairseq"
     options = argparse.Namespace(
@@ -221,6 +225,7 @@ def _stock_flags(cfg: Configuration) -> argparse.Namespace:
         max_source_positions=cfg.max_source_positions,
         max_target_positions=cfg.max_target_positions,
         min_params_to_wrap=TransformerConfig.min_params_to_wrap,
+        **refuse_departures(FAIRSEQ, cfg, obstacles),
     )
     base_architecture(options)
     return options
@@ -309,7 +314,7 @@ def _compare(weights: Weights, cfg: Configuration) -> None:
         ours = build_sizes(TRANSFORMER, cfg, (rows[0], rows[1])).eval()
     ours.load_state_dict(weights)
 
-    def log_p(pairs: Pairs) -> Tensor:
+    def log_p(pairs):
         named, options = stock_model({name: w.float() for name, w in weights.items()}, cfg)
         task = argparse.Namespace(source_dictionary=rows[0], target_dictionary=rows[1])
         stock = TransformerModel.build_model(argparse.Namespace(**options), task).eval()
@@ -317,7 +322,7 @@ def _compare(weights: Weights, cfg: Configuration) -> None:
         lengths = pairs.source.ne(PAD).sum(dim=1)
         return pairs.log_p(stock(pairs.source, lengths, pairs.previous)[0])
 
-    require_equal(PROGRAM, ours, random_pairs(ours), log_p)
+    require_equal(FAIRSEQ, ours, log_p)
 
 
 def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = False) -> Path:
