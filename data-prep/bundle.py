@@ -101,12 +101,12 @@ def translation_settings(
         wrong["subwords"] = f"the dictionary's are by their marks subwords={kind}"
     if stands not in (None, settings.tokenizer == "moses") and not pieces:
         wrong["tokenizer"] = f"the training text is {'' if stands else 'not '}tokenized"
-    if settings.lowercase != is_lower and (has_capitals or is_lower) and not pieces:
-        wrong["lowercase"] = f"the training text has {'' if has_capitals else 'no '}capitals"
+    if settings.lowercase and has_capitals and not pieces:
+        wrong["lowercase"] = "the training text has capitals"
     for name, reason in ({} if is_tokenized else wrong).items():
         raise UserError(
-            f"{name}={getattr(settings, name)}, but {reason}: leave {name} out, or give "
-            "--tokenized if what you translate is in the training's own tokens"
+            f"{name}={str(getattr(settings, name)).lower()}, but {reason}: leave {name} out, or "
+            "give --tokenized if what you translate is in the training's own tokens"
         )
     return settings
 

@@ -129,11 +129,16 @@ def test_the_training_text_completes_the_settings_and_contradicts_wrong_ones(par
     assert (found.tokenizer, found.subwords) == ("moses", "subword-nmt")
     for change, part in {
         "tokenizer=none": "the training text is tokenized: leave tokenizer out",
-        "lowercase=false": "the training text has no capitals",
         "subwords=none": f"codes {parts / 'codes'}: give both or neither",
     }.items():
         assert part in run(arguments(parts, tmp_path / "other", change))
     assert run(arguments(parts, tmp_path / "other", "tokenizer=none", "--tokenized")) is None
+    with (parts / "dict.en.txt").open("a") as stream:
+        stream.write("The 1\nthe. 1\n")
+    entries += [("The", 1), ("the.", 1)]
+    for line, part in {"the the.": "tokenizer=moses, but", "The .": "lowercase=true, but"}.items():
+        binarize(str(write_lines(parts / "train", [line])), parts / "train.en-de.en", entries, 1)
+        assert part in run(arguments(parts, tmp_path / "other"))
 
 
 def test_the_help_names_every_field_and_default(run, capsys):
