@@ -2,17 +2,15 @@
 
     sentences.py de-en/IWSLT14.TED.dev2010.de-en.de.xml de-en/IWSLT14.TEDX.dev2012.de-en.de.xml
     sentences.py de-en/train.tags.de-en.de --output raw/train.de
-
-    sentences.py --set src newstest2021.en-de.all.xml --output test.en
-    sentences.py --language de memory.tmx --output memory.de
+    sentences.py newstest2021.en-de.all.xml --text src --output test.en
+    sentences.py memory.tmx --text de --output memory.de
 
 Files with <seg> are test sets in SGML or XML, as of IWSLT and WMT, or translation memories (TMX):
-each <seg> is a line. Of a file with several texts --language or --set names one: src, ref or hyp,
-a translator or a system. A segment that this text lacks is an empty line, so that the lines of two
-texts of a file correspond. Regular expressions read them, because many are not valid XML (bare "&",
-several roots). Other files are IWSLT's training text: a sentence a line, with lines of metadata
-between them, which are left out; titles and descriptions are sentences too. Entities are resolved
-in both.
+each <seg> is a line. Of a file with several texts --text names one: its language, src, ref or hyp,
+a translator or system. A segment that this text lacks is an empty line, so that two texts
+correspond. Regular expressions read them, because many are not valid XML (bare "&", several roots).
+Other files are IWSLT's training text: a sentence a line, with lines of metadata between them, which
+are left out; titles and descriptions are sentences too. Entities are resolved in both.
 
 fairseq's prepare-iwslt14.sh drops only the lines of <url>, <talkid> and <keywords>, and keeps
 entities. `sacrebleu --echo` gives WMT's test sets by their names.
@@ -20,6 +18,7 @@ entities. `sacrebleu --echo` gives WMT's test sets by their names.
 
 import html
 import re
+from collections import Counter
 from collections.abc import Iterator
 from html.entities import html5
 from typing import NamedTuple
@@ -34,7 +33,6 @@ _TAG = re.compile(
     r"<(/?)(seg|doc|tu|tuv|src|ref|hyp|srcset|refset|tstset)(?=[\s/>])([^>]*)>", re.IGNORECASE
 )
 _ATTRIBUTE = re.compile(r"""([\w:]+)\s*=\s*["']?([^"'>\s]*)""")
-_SETS = (["src"], ["ref"], ["hyp"])
 _NAMES = ("translator", "system", "sysid", "refid")
 # Inside a segment of a TMX file: another program's codes, and the marks of a part of the text.
 _INLINE = re.compile(r"(?s)<(bpt|ept|ph|it|ut)\b[^>]*?(?:/>|>.*?</\1>)|</?(?:hi|sub)\b[^>]*>")
@@ -61,92 +59,71 @@ def resolved(text: str) -> str:
 
 
 class Segment(NamedTuple):
-    """A <seg>: document and number, language, names of its set, text, and line in the file."""
+    """A <seg>: its document and number there; src, ref or hyp, language and other names; text."""
 
     place: tuple[str, str]
-    language: str
     names: list[str]
     text: str
-    line: int
 
 
 def segments(path: str, content: str) -> Iterator[Segment]:
     """Yields the segments of a file, in their order."""
-
-    def damaged(place: int) -> UserError:
-        line = content.count("\n", 0, place) + 1
-        return UserError(f"{path}:{line}: <seg> without </seg>: damaged: fetch the file again")
-
     inside: list[tuple[str, dict[str, str]]] = []
     start = units = number = 0
-    for tag in _TAG.finditer(content):
+    for tag in _TAG.finditer(f"{content}</doc>"):
         closes, name = bool(tag[1]), tag[2].lower()
         opened = inside[-1][0] if inside else ""
         if "seg" in (name, opened) and closes != (name == opened):
-            raise damaged(start if opened == "seg" else tag.start())
+            line = content.count("\n", 0, start if opened == "seg" else tag.start()) + 1
+            raise UserError(f"{path}:{line}: <seg> without </seg>: damaged: fetch the file again")
         if not closes:
             inside.append((name, {key.lower(): value for key, value in _ATTRIBUTE.findall(tag[3])}))
             start, units = tag.end(), units + (name == "tu")
             number = number + 1 if name == "seg" else 0
             continue
+        kinds = {each: attributes for each, attributes in inside}
         if name == "seg":
-            own = inside[-1][1]
             around = {key: value for _, each in inside for key, value in each.items()}
-            document = next((each for name, each in inside if name == "doc"), {})
-            place = document.get("docid", document.get("id", "")), own.get("id", str(number))
-            if any(each == "tu" for each, _ in inside):
-                place = "", str(units)
-            names = [each for each, _ in inside if each in ("src", "ref", "hyp")]
+            document = kinds.get("doc", {})
+            own = kinds["seg"].get("id", f"{number}")
+            place = document.get("docid", document.get("id", "")), own
+            if "tu" in kinds:
+                place = "unit", f"{units}"
+            kind = next((each for each in ("src", "ref", "hyp") if each in kinds), "")
+            names = [kind, around.get("xml:lang", around.get("lang", ""))]
             names += [around[key] for key in _NAMES if key in around]
-            language = around.get("xml:lang", around.get("lang", ""))
-            text = resolved(_INLINE.sub("", content[start : tag.start()]))
-            yield Segment(place, language, names, text, content.count("\n", 0, start) + 1)
-        if any(each == name for each, _ in inside):
-            while inside.pop()[0] != name:
-                pass
-    if inside and inside[-1][0] == "seg":
-        raise damaged(start)
+            yield Segment(place, names, resolved(_INLINE.sub("", content[start : tag.start()])))
+        while name in kinds and inside.pop()[0] != name:
+            pass
 
 
-def sentences(path: str, language: str | None, name: str | None) -> Iterator[str]:
-    """Yields the sentences of a file, of the text that `language` and `name` choose."""
+def sentences(path: str, wanted: list[str]) -> Iterator[str]:
+    """Yields the sentences of a file, of the text with the wanted names."""
     content = "\n".join(read_text(path, returns_inside=True))
     content = re.sub(r"(?i)<seg\b([^>]*)/>", r"<seg\1></seg>", content)
     found = list(segments(path, content))
     if not found:
         if content.lstrip().startswith(("<?xml", "<!DOCTYPE")):
             raise UserError(f"{path}: an XML file without <seg>, whose text isn't known")
-        text = (line for line in content.split("\n") if not _METADATA.match(line))
-        yield from (resolved(_TITLE_TAGS.sub("", line)) for line in text)
+        lines = (line for line in content.split("\n") if not _METADATA.match(line))
+        yield from (resolved(_TITLE_TAGS.sub("", line)) for line in lines)
         return
-    chosen = [
-        each
-        for each in found
-        if (not language or f"{each.language}-".lower().startswith(f"{language}-".lower()))
-        and (not name or name.lower() in map(str.lower, each.names))
-    ]
-    if not chosen:
-        known = sorted({name for each in found for name in (each.language, *each.names) if name})
-        raise UserError(f"{path}: has no such text, only {', '.join(known) or 'one'}")
-    for flag, texts in (
-        ("--language", {each.language for each in chosen}),
-        ("--set", {each.names[0] for each in chosen if each.names[:1] in _SETS}),
-    ):
-        if len(texts) > 1:
-            known = sorted(texts)
-            raise UserError(f"{path}: has several texts: name one with {flag}: {', '.join(known)}")
-    lines = dict.fromkeys((each.place for each in found), "")
-    seen = set()
-    for each in chosen:
-        if each.place in seen:
-            known = sorted({name for each in chosen for name in each.names})
-            raise UserError(
-                f"{path}:{each.line}: segment {' '.join(each.place)} is there again: name one text "
-                f"with --set: {', '.join(known) or 'there is no name'}"
-            )
-        seen.add(each.place)
-        lines[each.place] = each.text
-    yield from lines.values()
+
+    def has(name: str, names: list[str]) -> bool:  # en is also the name of en-US
+        return any(f"{each}-".lower().startswith(f"{name}-".lower()) for each in names)
+
+    chosen = [each for each in found if all(has(name, each.names) for name in wanted)]
+    counts = Counter(each.place for each in chosen)
+    twice = [" ".join(place) for place, count in counts.items() if count > 1][:1]
+    if not chosen or twice or len({tuple(each.names[:2]) for each in chosen}) > 1:
+        known = sorted({name for each in chosen or found for name in each.names if name})
+        fault = f"has segment {twice[0]} twice" if twice else "has several texts"
+        raise UserError(
+            f"{path}: {fault if chosen else 'has no such text'}: name one with --text: "
+            f"{', '.join(known) or '(it has no names)'}"
+        )
+    texts = {each.place: each.text for each in chosen}
+    yield from (texts.get(place, "") for place in dict.fromkeys(each.place for each in found))
 
 
 def main() -> None:
@@ -154,13 +131,13 @@ def main() -> None:
     flags = parser(__doc__)
     flags.add_argument("input", nargs="+", metavar="FILE", help="plain or .gz")
     flags.add_argument("--output", default="-", help="file (default: standard output)")
-    flags.add_argument("--language", help="of a file with several, such as de")
-    flags.add_argument("--set", metavar="NAME", help="src, ref, hyp, a translator or a system")
+    text = "its name, such as de or src; again for another name of the same text"
+    flags.add_argument("--text", action="append", default=[], metavar="NAME", help=text)
     args = flags.parse_args()
     check_outputs("--output", [args.output], args.input)
     with write_atomically(args.output) as write:
         for path in args.input:
-            for sentence in sentences(path, args.language, args.set):
+            for sentence in sentences(path, args.text):
                 write(sentence)
 
 
