@@ -123,11 +123,7 @@ def evalb(
         text = parameters.read_text(encoding="utf-8-sig", errors="replace")
         settings = metric.parse_parameters(text.split("\n"), str(parameters))
     trees = list(read_text(gold)), list(read_text(test))
-    if len(trees[0]) != len(trees[1]):
-        raise UserError(
-            f"{gold} has {len(trees[0])} lines, {test} has {len(trees[1])}: they must match line "
-            "by line; write an empty line for a sentence without a tree"
-        )
+    _check_length(gold, len(trees[0]), test, len(trees[1]))
     has_table = format == "text" and not summary
     if has_table:
         print(metric.HEAD)
