@@ -1,5 +1,6 @@
 """CTranslate2 and onnxruntime find over an export what our own search finds over its bundle."""
 
+import multiprocessing
 import random
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from tests.support.commands import vaswani
 from vaswani_plugin.export.ctranslate2_export import export_to_ctranslate2
 from vaswani_plugin.export.onnx_export import export_to_onnx
 from vaswani_plugin.inference import ctranslate2_engine
+from vaswani_plugin.inference.search_engine import use_threads
 from vaswani_plugin.inference.translator import Translator
 from vaswani_plugin.search.options import SearchOptions
 
@@ -153,6 +155,36 @@ def test_what_an_export_cannot_do_is_refused(bundle, open_export, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ValueError, match="onnxruntime is not installed"):
         open_export("onnx")
+
+
+def translate_in_child(translator, answers):
+    answers.put(translator.translate("a bird", beam=2).text)
+
+
+def test_a_forked_child_translates(ours, open_export):
+    """CTranslate2's threads are not there; it would wait for them, also at its exit."""
+    context = multiprocessing.get_context("fork")
+    for translator in (ours, open_export("ctranslate2")):
+        expected, answers = translator.translate("a bird", beam=2).text, context.SimpleQueue()
+        child = context.Process(target=translate_in_child, args=(translator, answers))
+        child.start()
+        child.join(60)
+        code = child.exitcode
+        child.kill()
+        assert code == 0 and answers.get() == expected
+
+
+def test_a_forked_child_waits_for_no_thread_of_openmp():
+    def work():
+        use_threads(2)
+        torch.ones(2**20).exp().sum()
+
+    work()
+    child = multiprocessing.get_context("fork").Process(target=work)
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0
+    child.kill()
 
 
 def test_the_dictionary_of_another_model_is_named(folders, open_export, tmp_path):

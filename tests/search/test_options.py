@@ -113,6 +113,27 @@ def test_a_source_that_fills_the_positions(task, model):
     assert max(len(h["tokens"]) for h in found) == 64
 
 
+def test_nothing_is_translated_by_nothing(task, model):
+    """As an empty line in fairseq-interactive; the sentence beside it is not changed."""
+    for options in ({}, {"sampling": True, "beam": 1}, {"print_alignment": "hard"}):
+        generator = make_generator(task, [model], **options)
+        nothing, found = generator.generate([model], make_sample([[], [5, 6]]))
+        assert [h["tokens"].tolist() for h in nothing] == [[EOS]] and len(found[0]["tokens"]) > 1
+        assert (float(nothing[0]["score"]), len(nothing[0]["positional_scores"])) == (0.0, 1)
+
+
+def test_a_prefix_that_leaves_no_position_for_the_end(task, model):
+    generator = make_generator(task, [model])
+    for length, refused in ((63, False), (64, True)):
+        given = make_sample([[5, 6]]), torch.full((1, length), 5)
+        if refused:
+            with pytest.raises(UserError, match="a prefix of 64 tokens: .* give at most 63"):
+                generator.generate([model], given[0], prefix_tokens=given[1])
+        else:
+            (found,) = generator.generate([model], given[0], prefix_tokens=given[1])
+            assert len(found[0]["tokens"]) == 64
+
+
 NEVER_THE_END = {"prefix_allowed_tokens_fn": lambda sentence, tokens: [5, 6], "max_len_b": 5}
 LONGER_THAN_THE_LIMIT = {"max_len_a": 0, "max_len_b": 3, "min_len": 4}
 

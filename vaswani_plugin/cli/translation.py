@@ -31,7 +31,7 @@ def translate(
     inputs: list[str] | None = None,
     *,
     model: Folder,
-    engine: Literal["fairseq", "ctranslate2", "onnxruntime"] | None = None,
+    engine: Literal["torch", "ctranslate2", "onnxruntime"] | None = None,
     output: Path | None = None,
     beam: Count | None = None,
     nbest: Count = 1,
@@ -54,8 +54,8 @@ def translate(
 
     Args:
         inputs: text files with a text per line, plain or .gz; - is standard input (default: -).
-        engine: what runs the model; fairseq is PyTorch (default: the one that `vaswani export` made
-            the bundle for, otherwise fairseq).
+        engine: what runs the model (default: the one that `vaswani export` made the bundle for,
+            otherwise torch).
         nbest: print the N best translations of each line; as text: LINE <tab> SCORE <tab> TEXT
             (default: 1, the text alone).
         format: json: one object per line with line, source and hypotheses (text, score, tokens,
@@ -115,7 +115,7 @@ def load_translator(
     from vaswani_plugin.inference.bundle import engine_of
     from vaswani_plugin.inference.translator import Translator
 
-    chosen = "torch" if engine == "fairseq" else engine or engine_of(model)
+    chosen = engine or engine_of(model)
     if chosen == "ctranslate2":
         from vaswani_plugin.inference.ctranslate2_engine import has_gpu
 

@@ -8,13 +8,16 @@ module ranks them by the paper's length penalty.
 Axes: W beam width, T target tokens with the end of sentence, S source subwords.
 """
 
+import ctypes
 import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from weakref import WeakSet
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import RawAttention
@@ -34,6 +37,7 @@ PADDING = "<blank>"
 """CTranslate2's name for padding, as in the models of its own fairseq converter."""
 INT8_FITS = "int8_fits_16_bits"
 """Key of config.json: true where int8 weights never overflow sums of two products in 16 bits."""
+LOADED: "WeakSet[CTranslate2Engine]" = WeakSet()
 KNOWN_OPTIONS = {"beam", "nbest", "lenpen", "print_alignment"}
 """Options of the search that may differ from the paper's."""
 
@@ -65,18 +69,11 @@ class CTranslate2Engine:
         ctranslate2 = import_ctranslate2()
         config = read_json(folder / CONFIG, "export the model again")
         kind, _, number = device.partition(":")
-
-        def load(type_: str) -> Any:
-            return ctranslate2.Translator(
-                str(folder),
-                device=kind,
-                device_index=int(number or 0),
-                compute_type=type_,
-                intra_threads=threads,
-            )
-
-        self.translator = load(compute_type)
-        in_bytes = kind == "cpu" and self.translator.compute_type.startswith("int8")
+        place = {"device": kind, "device_index": int(number or 0), "intra_threads": threads}
+        self._load = partial(ctranslate2.Translator, str(folder.resolve()), **place)
+        self._type, self._translator = compute_type, None
+        LOADED.add(self)
+        in_bytes = self.translator.compute_type.startswith("int8") and kind == "cpu"
         if in_bytes and not config.get(INT8_FITS) and not has_vnni():
             # Sums of two products of bytes would overflow.
             advice = "export it again with --quantization int8"
@@ -88,9 +85,15 @@ class CTranslate2Engine:
                 f"{folder} is computed in float32, because this processor has no VNNI: {advice}",
                 stacklevel=2,
             )
-            self.translator = load("float32")
+            self._type, self._translator = "float32", None
         self.longest_source = config["max_source_positions"] - 1
         self.longest_target: int = config["max_target_positions"] - 1
+
+    @property
+    def translator(self) -> Any:
+        """CTranslate2's object; it is loaded here where there is none yet."""
+        self._translator = self._translator or self._load(compute_type=self._type)
+        return self._translator
 
     def decode(
         self, sources: Sequence[Tokens], options: SearchOptions, seed: int | None = None
@@ -201,6 +204,20 @@ class CTranslate2Engine:
         """log P of each token of the outputs, and of the end of sentence after them."""
         scored = self.translator.score_batch([source] * len(outputs), outputs, max_input_length=0)
         return [result.log_probs for result in scored]
+
+
+def _forget_in_child() -> None:
+    """Let a forked child load its models again: it has none of CTranslate2's threads.
+
+    The old objects are never deleted there, as they would wait for their threads.
+    """
+    for engine in LOADED:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine._translator))
+        engine._load = partial(engine._load, intra_threads=1)
+        engine._translator = None
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def _without_padding(lines: Sequence[Tokens]) -> list[list[str]]:

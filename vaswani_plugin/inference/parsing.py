@@ -31,6 +31,7 @@ from vaswani_plugin.search.options import PARSER_DECODING, Options, SearchOption
 from vaswani_plugin.search.well_formed import Grammar
 from vaswani_plugin.text.linearization import restore, words_of
 from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.raw_text import remove_invisible
 from vaswani_plugin.text.settings import TreeSettings
 from vaswani_plugin.text.trees import BadTree, nltk_tree, parse_tree, to_line
 
@@ -172,7 +173,7 @@ class Parser:
 
     def _read(self, number: int, line: str) -> "_Sentence":
         units = encode(line, self.pipeline, "the sentence")
-        sentence = _Sentence(words_of(one_line(line)), units)
+        sentence = _Sentence(words_of(remove_invisible(one_line(line))), units)
         size, most = len(units), self.longest_source
         if size > most:
             text = f"line {number}: the line has {size} units, the model takes {most}: divide it"

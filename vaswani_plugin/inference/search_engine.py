@@ -5,6 +5,7 @@ padding; N layers, H heads.
 """
 
 import math
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,15 @@ if TYPE_CHECKING:
     from vaswani_plugin.inference.attention import RawAttention
 
 
+PROCESS = os.getpid()
+
+
 def use_threads(count: int) -> None:
-    """Let PyTorch use `count` CPU threads for the calls of this Python thread."""
+    """Let PyTorch use `count` CPU threads for the calls of this Python thread.
+
+    In a forked child it is one: OpenMP would wait for threads that only the parent has.
+    """
+    count = count if os.getpid() == PROCESS else 1
     if torch.get_num_threads() != count:
         torch.set_num_threads(count)
 

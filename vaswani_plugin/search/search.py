@@ -151,6 +151,11 @@ class Search:
         work = len(limits) * self.options.beam * self.decoder_weights
         inside = torch.get_num_threads() // len(shares) if work >= WORTH_THREADS else 1
         run_in_threads(search, shares, max(1, inside))
+        if prompts is None and not prefix.size(1) and self.rules.by_sentence:
+            for place in (lengths < 2).nonzero()[0]:  # of a source without words
+                one, scores = results[place][0], torch.zeros(1, device="cpu")
+                end = one.tokens[-1:], scores[0], one.attention[..., :1], one.alignment
+                results[place] = [Found(*end, scores)]
         if self.options.print_alignment == "hard":
             for found, source in zip(results, sources.cpu(), strict=True):
                 for place, one in enumerate(found):
@@ -230,6 +235,11 @@ class Search:
             return [min(int(a * sources.size(1) + b), positions)] * len(lengths), lengths
         limits = [min(int(a * n + b), positions) for n in lengths.tolist()]
         forced = prefix.ne(self.pad).sum(dim=1).tolist()  # a prefix may exceed the limit
+        if max(forced) > positions:
+            raise UserError(
+                f"a prefix of {max(forced)} tokens: with the end of sentence the model has "
+                f"{positions + 1} positions; give at most {positions}"
+            )
         return [*map(max, limits, forced)], lengths
 
 
