@@ -51,7 +51,12 @@ def load_user_dir():
 """
 SHOW = "\nprint(json.dumps(state()))\n"
 OURS = "vaswani_plugin.fairseq_plugin"
+CALLBACK = f"OmegaConf.load({str(REPO / 'recipes/config/training.yaml')!r}).hydra.callbacks.plugin"
 WAYS = {
+    "the callback of our Hydra configurations, before a job": (
+        "import fairseq_cli.hydra_train\nfrom hydra.utils import instantiate\n"
+        f"from omegaconf import OmegaConf\ninstantiate({CALLBACK})"
+    ),
     "the package, after fairseq": "import fairseq, vaswani_plugin",
     "a task's module, as a spawned worker unpickles it": (
         f"import {OURS}.tasks.translation; load_user_dir()"

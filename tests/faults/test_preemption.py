@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -24,6 +25,7 @@ from tests.support.forks import (
     updates_in,
 )
 from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED as EXIT_CODE
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin import save_folder
 from vaswani_plugin.fairseq_plugin.trainer import VaswaniTrainer
 
@@ -54,8 +56,10 @@ KILLED_IN_UPDATE_6 = signalled_in("clip_grad_norm", 6, signal.SIGKILL)
 @pytest.mark.parametrize(
     ("method", "times", "how", "saved"),
     [
-        # as schedulers do: data-loader workers get the signal as well
+        # as schedulers and terminals do: data-loader workers get the signal as well
         ("clip_grad_norm", 6, {"group": True}, 6),
+        ("clip_grad_norm", 6, {"group": True, "number": signal.SIGINT}, 6),
+        ("clip_grad_norm", 5, {"group": True, "number": signal.SIGHUP}, 5),
         # an interval's end: validated and saved anyway
         ("clip_grad_norm", 8, {"number": signal.SIGUSR1}, 8),
         ("valid_step", 2, {}, 4),
@@ -66,8 +70,9 @@ def test_the_update_at_hand_is_saved(start, undisturbed, tmp_path, method, times
     # Without a buffer the training itself hears of the end of a loader's worker.
     loaders = ("--num-workers", 2, "--data-buffer-size", 0) if "group" in how else ()
     left = start(folder, *loaders, fault=signalled_in(method, times, **how))
-    assert left.wait() == EXIT_CODE == 75, left.output()
-    assert f"left as asked after update {saved}, exit code 75" in left.output()
+    code = 130 if how.get("number") == signal.SIGINT else 75
+    assert left.wait() == code, left.output()
+    assert f"left as asked after update {saved}, exit code {code}" in left.output()
     assert updates_in(folder / "checkpoint_last.pt") == saved
     on = start(folder)
     assert on.wait() == 0, on.output()
@@ -76,6 +81,28 @@ def test_the_update_at_hand_is_saved(start, undisturbed, tmp_path, method, times
     if saved == 8:  # the validation that was due is not lost
         log = left.output()
         assert log.index("asked to leave") < log.index("num_updates 8 | best_loss")
+
+
+def test_a_second_interrupt_ends_at_once(start, tmp_path):
+    """The same one may come twice; another one does not wait for the update."""
+
+    def fault():
+        original, calls = VaswaniTrainer.clip_grad_norm, []
+
+        def interrupted(self, clip_norm):
+            calls.append(1)
+            for wait in [0, 0, 1][: len(calls) // 6 * 3]:
+                time.sleep(wait)
+                os.kill(os.getpid(), signal.SIGINT)
+                print("interrupted", flush=True)
+            return original(self, clip_norm)
+
+        VaswaniTrainer.clip_grad_norm = interrupted
+
+    run = start(tmp_path / "run", "--num-workers", 1, fault=fault)
+    assert run.wait() == 130
+    assert run.output().count("interrupted") == 2 and "left as asked" not in run.output()
+    assert updates_in(tmp_path / "run" / "checkpoint_last.pt") == 4
 
 
 def test_a_finished_training_is_finished(start, tmp_path):
@@ -155,26 +182,31 @@ def test_the_other_worker_does_not_wait_for_ever(start_two, tmp_path, victim):
         ((EXIT_CODE,), SystemExit, str(EXIT_CODE)),
         ((-signal.SIGTERM, "SIGTERM"), SystemExit, str(EXIT_CODE)),  # asked before they began
         ((-signal.SIGUSR1, "SIGUSR1"), SystemExit, str(EXIT_CODE)),
-        ((-9, "SIGKILL"), ProcessExitedException, "x"),
+        ((-9, "SIGKILL"), UserError, "worker 1 of 2 was killed by SIGKILL, so all have ended"),
         ((3,), SystemExit, "3"),
     ],
 )
 def test_the_end_of_a_worker(monkeypatch, ended, error, said):
-    def spawn(*args, **kwargs):
+    def join():
         raise ProcessExitedException("x", 1, 99, *ended)
 
-    monkeypatch.setattr(torch.multiprocessing, "spawn", spawn)
+    context = SimpleNamespace(join=join)
+    monkeypatch.setattr(torch.multiprocessing, "spawn", lambda *args, **kwargs: context)
     cfg = training_config(*TWO_EPOCHS, *DEBUG, "--distributed-world-size", "2").copy()
     with pytest.raises(error, match=said):
         distributed_utils.call_main(cfg, lambda cfg: None)
 
 
 @pytest.mark.slow
-def test_the_starter_hands_the_signal_on(toy_data_bin, tmp_path):
+@pytest.mark.parametrize(
+    ("send", "number", "code"),
+    [(os.kill, signal.SIGTERM, EXIT_CODE), (os.killpg, signal.SIGINT, 130)],
+)
+def test_the_starter_hands_the_signal_on(toy_data_bin, tmp_path, send, number, code):
     """fairseq starts the workers itself; the scheduler knows only the process that it started."""
-    flags = (*TWO_EPOCHS, "--max-update", 400, "--distributed-world-size", 2)
+    flags = (*TWO_EPOCHS, "--max-update", 400, "--distributed-world-size", 2, "--num-workers", 1)
     run = start_training(debug_config(toy_data_bin, tmp_path / "run", *flags))
     run.wait_for("num_updates=6", timeout=300)
-    os.kill(run.pid, signal.SIGTERM)
-    assert run.wait() == EXIT_CODE, run.output()
+    send(run.pid, number)
+    assert run.wait() == code, run.output()
     assert updates_in(tmp_path / "run" / "checkpoint_last.pt") >= 6

@@ -1,18 +1,21 @@
-"""On SIGTERM or SIGUSR1 the training saves and exits with its own exit code; later it resumes.
+"""A signal makes the training save and exit with its own exit code; later it resumes.
 
-Schedulers send these signals before they take a machine away. The training finishes the current
-update and saves a checkpoint. Then it exits before the next update: a validation that has begun, or
-is due, is finished and saved as usual.
+These are Ctrl-C (SIGINT), a closed terminal (SIGHUP), and SIGTERM and SIGUSR1, which schedulers
+send before they take a machine away. The training finishes the current update and saves a
+checkpoint. Then it exits before the next update: a validation that has begun, or is due, is
+finished and saved as usual. A second Ctrl-C ends it at once.
 """
 
 import logging
 import multiprocessing
 import os
+import re
 import signal
+import stat
 import sys
 import threading
+import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,12 +24,15 @@ from fairseq.data.iterators import EpochBatchIterating
 from fairseq.distributed import utils as distributed_utils
 from fairseq.trainer import Trainer
 
-from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED as CODE
-from vaswani_plugin.fairseq_plugin.patches.command_lines import is_fairseq_command
+from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED
 
 logger = logging.getLogger(__name__)
 
-SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT)
+INTERRUPTED = 128 + signal.SIGINT
+"""The exit code after Ctrl-C."""
+SAME_INTERRUPT = 0.5
+"""Seconds in which one Ctrl-C may come twice: from the terminal, and from torchrun or a script."""
 
 
 @dataclass
@@ -36,27 +42,29 @@ class Request:
     A process has one instance, `REQUEST`, because signals are sent to processes.
     """
 
-    asked: bool = False
+    code: int = 0  # the exit code that was asked for
+    interrupted_at: float = 0.0  # seconds, of the first Ctrl-C
     saved: bool = False
     is_training: bool = False
     batches: EpochBatchIterating | None = None  # of the current epoch
 
     def save_if_requested(self, trainer: Trainer) -> None:
         """Save once, after a step in which any worker got a signal; waits for all workers."""
-        if self.saved or not self.is_training or not any_worker(trainer, self.asked):
+        if self.saved or not self.is_training or not (code := highest(trainer, self.code)):
             return
+        self.code = code
         logger.warning("asked to leave: saving update %d", trainer.get_num_updates())
         checkpoint_utils.save_checkpoint(trainer.cfg.checkpoint, trainer, self.batches, None)
         self.saved = True
 
     def exit_if_saved(self, trainer: Trainer) -> None:
-        """End the process before the next step, with exit code 75."""
+        """End the process before the next step, with exit code 75, or 130 after Ctrl-C."""
         if not self.saved:
             return
-        any_worker(trainer, True)  # the worker that saves may need longer than the others
+        highest(trainer, 1)  # the worker that saves may need longer than the others
         updates = trainer.get_num_updates()
-        logger.warning("left as asked after update %d, exit code %d", updates, CODE)
-        raise SystemExit(CODE)
+        logger.warning("left as asked after update %d, exit code %d", updates, self.code)
+        raise SystemExit(self.code)
 
 
 REQUEST = Request()
@@ -65,34 +73,46 @@ REQUEST = Request()
 def listen(is_training: bool = False) -> None:
     """Handle the signals in fairseq's training commands; a program's own handlers are kept."""
     REQUEST.is_training |= is_training
-    program = Path(sys.argv[0])
-    trains = program.stem.removeprefix("fairseq-").replace("-", "_") in ("train", "hydra_train")
-    if not (trains and is_fairseq_command(sys.argv[0])):
+    if not re.search(r"fairseq(-|_cli/)(hydra[-_])?train(\.py)?$", sys.argv[0]):
         return
     for number in SIGNALS:
-        if signal.getsignal(number) is signal.SIG_DFL:
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, _on_signal)
     if is_training and hasattr(signal, "sigwaitinfo"):  # Linux: data-loader workers are forks
         os.register_at_fork(after_in_child=_accept_only_signals_of_parent)
 
 
-def any_worker(trainer: Trainer, value: bool) -> bool:
-    """Whether `value` is true in any worker; waits for all workers."""
+def highest(trainer: Trainer, value: int) -> int:
+    """The highest `value`, below 2^24, of any worker; waits for all workers."""
     if trainer.data_parallel_world_size == 1:
         return value
     votes = torch.tensor([float(value)], device=trainer.device)
     group = trainer.data_parallel_process_group
-    return bool(distributed_utils.all_reduce(votes, group=group, op="max").item())
+    return int(distributed_utils.all_reduce(votes, group=group, op="max").item())
 
 
 def _on_signal(number: int, frame: Any) -> None:
-    REQUEST.asked = True
+    children = multiprocessing.active_children()
     # data-loader workers are daemons; those that fairseq starts to train are not
-    workers = [child for child in multiprocessing.active_children() if not child.daemon]
+    workers = [child for child in children if not child.daemon]
+    code = EXIT_CODE_WHEN_PREEMPTED
+    if number == signal.SIGINT:
+        code, now = INTERRUPTED, time.monotonic()
+        REQUEST.interrupted_at = REQUEST.interrupted_at or now
+        if now - REQUEST.interrupted_at > SAME_INTERRUPT:  # at once
+            for child in children:
+                child.kill()
+            os._exit(code)
+        number = signal.SIGTERM  # for workers; the terminal sends them SIGINT itself
+    elif number == signal.SIGHUP:
+        for stream in (1, 2):  # a line for a terminal that is gone would be an error
+            if stat.S_ISCHR(os.fstat(stream).st_mode) and not os.isatty(stream):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+    REQUEST.code = REQUEST.code or code
     for worker in workers:
         os.kill(worker.pid, number)
     if not (REQUEST.is_training or workers):
-        raise SystemExit(CODE)  # there is nothing to save yet
+        raise SystemExit(code)  # there is nothing to save yet
 
 
 def _accept_only_signals_of_parent() -> None:

@@ -5,6 +5,7 @@ Each method calls fairseq's and adds one service.
 
 import logging
 import math
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from torch import Tensor
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin import preemption, save_folder
 from vaswani_plugin.fairseq_plugin.defaults import PAPER_VALUES, report
+from vaswani_plugin.fairseq_plugin.patches.distribution import is_under_torchrun
 from vaswani_plugin.inference.checkpoints import mismatches_explained
 
 logger = logging.getLogger(__name__)
@@ -57,6 +59,13 @@ class VaswaniTrainer(Trainer):
         preemption.listen()
         if cfg.common.bf16 and cfg.common.amp:  # bfloat16 weights without float32 copies
             raise UserError("--bf16 with --amp: small updates would be lost; give one of the two")
+        if is_under_torchrun() and cfg.distributed_training.distributed_world_size == 1 < int(
+            os.environ["WORLD_SIZE"]
+        ):
+            raise UserError(
+                "torchrun started several workers, and each would train alone: a Hydra"
+                " configuration needs hydra.callbacks, as recipes/config/training.yaml has it"
+            )
         super().__init__(cfg, *args)
         self.preemption = preemption.REQUEST
         self.nonfinite = self.nonfinite_in_a_row = 0
@@ -93,7 +102,7 @@ class VaswaniTrainer(Trainer):
         # with --no-last-checkpoints a start begins anew
         chosen = given if is_named or options.no_last_checkpoints else self._choose(last)
         is_seen = PathManager.isfile(str(chosen))
-        if preemption.any_worker(self, is_seen) and preemption.any_worker(self, not is_seen):
+        if preemption.highest(self, is_seen) and preemption.highest(self, not is_seen):
             raise UserError(  # they would wait for each other for ever
                 f"checkpoint {chosen}: only some workers see it; give all nodes the same"
                 " --save-dir, in a folder that they share"

@@ -6,6 +6,7 @@ Our own models, tasks and launchers are in tests/distributed.
 import contextlib
 import random
 import socket
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -37,8 +38,9 @@ def test_two_trainings_at_once_meet_at_ports_of_their_own(monkeypatch):
     """Whatever seed a program has set: the first one listens still when the second one starts."""
     addresses = []
 
-    def spawn(function, args, **options):
+    def spawn(function, args, *options, **more):
         addresses.append(args[1].distributed_training.distributed_init_method)
+        return SimpleNamespace(join=lambda: True)
 
     monkeypatch.setattr(torch.multiprocessing, "spawn", spawn)
     with contextlib.ExitStack() as listening:
@@ -83,11 +85,12 @@ def test_who_starts_which_workers(monkeypatch, world, more, ranks):
         monkeypatch.delenv(name, raising=False)
     started = []
 
-    def spawn(function, args, nprocs):
+    def spawn(function, args, nprocs, join):
         _, cfg, kwargs = args
         assert cfg.distributed_training.distributed_backend == "gloo"
         assert cfg.distributed_training.distributed_init_method.startswith("tcp://")
         started.extend(kwargs["start_rank"] + number for number in range(nprocs))
+        return SimpleNamespace(join=lambda: True)
 
     monkeypatch.setattr(torch.multiprocessing, "spawn", spawn)
     monkeypatch.setattr(distributed_utils, "distributed_main", lambda *args: started.append("here"))

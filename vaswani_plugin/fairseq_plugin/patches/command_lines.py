@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -13,6 +14,9 @@ import fairseq
 import torch
 from fairseq import options
 from fairseq.models import ARCH_MODEL_REGISTRY
+from hydra.errors import HydraException
+from hydra.experimental.callback import Callback
+from omegaconf.errors import OmegaConfBaseException
 
 from vaswani_plugin.errors import UserError, one_line, wants_traceback
 from vaswani_plugin.fairseq_plugin.defaults import CLIPPING, task_of, values_of
@@ -22,11 +26,22 @@ FAIRSEQ = Path(fairseq.__file__).resolve().parent
 COMMANDS = FAIRSEQ.with_name("fairseq_cli")
 
 
+LOST_WORKER = re.compile(r"gloo.*(closed by peer|[Tt]imed out|reset by peer)", re.DOTALL)
+"""PyTorch's words where another worker has ended."""
+
+
 def is_users_error(error: BaseException) -> bool:
-    """Whether `error` is a `UserError`, or one that fairseq itself raises for its users."""
+    """Whether `error` is a `UserError`, or one that fairseq itself raises for its users.
+
+    So is the end of another worker, whose own error says more.
+    """
     traceback = error.__traceback__
-    if isinstance(error, UserError) or traceback is None:
-        return isinstance(error, UserError)
+    if isinstance(error, UserError) or LOST_WORKER.search(str(error)):
+        return True
+    if isinstance(error, (OmegaConfBaseException, HydraException)):  # of a value
+        return True
+    if traceback is None:
+        return False
     while traceback.tb_next is not None:
         traceback = traceback.tb_next
     origin = Path(traceback.tb_frame.f_code.co_filename).resolve()
@@ -41,7 +56,9 @@ def is_users_error(error: BaseException) -> bool:
 def print_in_one_line(error: BaseException) -> None:
     """Print an error's message to stderr."""
     sys.stdout.flush()
-    print(f"error: {one_line(error)}", file=sys.stderr)
+    is_lost = not isinstance(error, UserError) and LOST_WORKER.search(str(error))
+    cause = "another worker has ended, and says why; the same command goes on: " if is_lost else ""
+    print(f"error: {cause}{one_line(error)}", file=sys.stderr)
 
 
 def is_fairseq_command(argv0: str) -> bool:
@@ -69,6 +86,19 @@ def print_users_errors_in_one_line() -> None:
 
     hook.patched_by = __name__
     sys.excepthook = hook
+
+
+class WithPlugin(Callback):
+    """Loads the plugin before fairseq-hydra-train starts workers; `hydra.callbacks` names it."""
+
+    def on_run_end(self, job_return: Any, **unused: Any) -> None:
+        """Print a user's error as fairseq-train does."""
+        try:
+            job_return.return_value  # noqa: B018 -- raises what the job has raised
+        except Exception as error:
+            if is_users_error(error) and not wants_traceback():
+                print_in_one_line(error)
+                raise SystemExit(1) from None
 
 
 KNOWN_WARNINGS = (

@@ -1,6 +1,8 @@
 """Several workers: started by torchrun or by fairseq, with and without GPUs."""
 
+import multiprocessing
 import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +15,8 @@ from torch.multiprocessing import ProcessExitedException
 from torch.nn.parallel import DistributedDataParallel
 
 from vaswani_plugin import register
-from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED, wants_traceback
+from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED, UserError, wants_traceback
+from vaswani_plugin.fairseq_plugin import preemption
 from vaswani_plugin.fairseq_plugin.patches._patching import patch
 from vaswani_plugin.fairseq_plugin.patches.command_lines import is_users_error, print_in_one_line
 from vaswani_plugin.processor import runs_on_host
@@ -32,7 +35,7 @@ def join_torchrun() -> None:
 
     @patch(distributed_utils, "infer_init_method")
     def infer_init_method(original: Callable, cfg: Any, force_distributed: bool = False) -> None:
-        if _is_under_torchrun() and cfg.distributed_init_method is None:
+        if is_under_torchrun() and cfg.distributed_init_method is None:
             cfg.distributed_world_size = int(os.environ["WORLD_SIZE"])
             if cfg.distributed_world_size > 1 and not torch.cuda.is_available():
                 cfg.distributed_init_method = "env://"
@@ -43,7 +46,8 @@ def join_torchrun() -> None:
         original(cfg, force_distributed)
 
 
-def _is_under_torchrun() -> bool:
+def is_under_torchrun() -> bool:
+    """Whether torchrun, or what sets its variables, has started this process."""
     return all(name in os.environ for name in TORCHRUN_VARIABLES)
 
 
@@ -51,7 +55,8 @@ def start_workers() -> None:
     """``--distributed-world-size 2`` trains nothing on a CPU, with exit code 0.
 
     fairseq starts one worker per GPU, so none on a CPU. Now it starts them on a CPU, too, with gloo
-    in place of nccl. If a worker ends early, the process that started it has its exit code.
+    in place of nccl. If a worker ends early, the process that started it has its exit code; a
+    mistake of the user, or a worker that was killed, is one line.
 
     Upstream: #2879.
     """
@@ -62,30 +67,45 @@ def start_workers() -> None:
         on_cpu = cfg.common.cpu or not torch.cuda.is_available()
         if on_cpu and distributed.distributed_backend == "nccl":
             distributed.distributed_backend = "gloo"
-        are_started = distributed.distributed_no_spawn or _is_under_torchrun()
-        try:
+        are_started = distributed.distributed_no_spawn or is_under_torchrun()
+        if distributed.distributed_init_method is None:
             if on_cpu and distributed.distributed_world_size > 1 and not are_started:
-                if distributed.distributed_init_method is None:
-                    distributed.distributed_init_method = f"tcp://localhost:{get_free_port()}"
-                distributed.distributed_rank = None  # each worker takes its number
-                torch.multiprocessing.spawn(
-                    _work,
-                    args=(main, cfg, {**kwargs, "start_rank": 0}),
-                    nprocs=distributed.distributed_world_size,
-                )
+                distributed.distributed_init_method = f"tcp://localhost:{get_free_port()}"
             else:
-                original(cfg, main, **kwargs)
+                distributed_utils.infer_init_method(distributed)
+        if distributed.distributed_init_method is None or distributed.distributed_no_spawn:
+            original(cfg, main, **kwargs)
+            return
+        kwargs["start_rank"] = distributed.distributed_rank
+        distributed.distributed_rank = None  # each worker takes its number
+        workers = distributed.distributed_world_size
+        if not on_cpu:
+            workers = min(torch.cuda.device_count(), workers)
+        # A worker that is still starting would answer Ctrl-C with a traceback.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        context = torch.multiprocessing.spawn(_work, (main, cfg, kwargs), workers, join=False)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        try:
+            while not context.join():
+                pass
         except ProcessExitedException as error:
-            was_asked = error.signal_name in ("SIGTERM", "SIGUSR1")
-            if error.signal_name is None or was_asked:
-                code = EXIT_CODE_WHEN_PREEMPTED if was_asked else error.exit_code
-                raise SystemExit(code) from None
-            raise
+            code = preemption.REQUEST.code
+            if error.signal_name in ("SIGTERM", "SIGUSR1"):
+                code = code or EXIT_CODE_WHEN_PREEMPTED
+            elif error.signal_name is not None:
+                raise UserError(
+                    f"worker {error.error_index} of {workers} was killed by {error.signal_name}, so"
+                    " all have ended: look at the memory; the same command goes on"
+                ) from None
+            raise SystemExit(code or error.exit_code) from None
 
 
 def _work(number: int, main: Callable, cfg: DictConfig, kwargs: dict[str, Any]) -> None:
     """Run one worker; fairseq's loader of `--user-dir` skips a package that is imported already."""
     register()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    # Data-loader workers are forks, as without spawn: new processes would answer every signal.
+    multiprocessing.set_start_method(multiprocessing.get_all_start_methods()[0], force=True)
     try:
         distributed_utils.distributed_main(number, main, cfg, kwargs)
     except Exception as error:
