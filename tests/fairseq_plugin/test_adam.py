@@ -13,6 +13,7 @@ from fairseq.optim.fp16_optimizer import FP16Optimizer
 from fairseq_flags import training_config
 from omegaconf import OmegaConf
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.optimizer import VaswaniAdam
 
 UPDATES = 12
@@ -130,3 +131,20 @@ def test_clip_norm_scales_the_gradient(bf16_config, kind, clip_norm):
     np.testing.assert_allclose(
         state["exp_avg"].double().numpy(), scale * gradient.double().numpy(), rtol=1e-2, atol=1e-9
     )
+
+
+@pytest.mark.parametrize(("device", "fused"), [("cpu", True), ("meta", None)])
+def test_fused_where_there_is_a_kernel(device, fused):
+    weight = torch.nn.Parameter(torch.ones(3, device=device))
+    cfg = OmegaConf.create({"lr": [0.1], "adam_betas": [0.9, 0.98], "adam_eps": 1e-9})
+    adam = VaswaniAdam(OmegaConf.merge(cfg, {"weight_decay": 0.0}), [weight])
+    weight.grad = torch.ones_like(weight)
+    adam.step()
+    assert adam.optimizer.defaults["fused"] is fused and adam.optimizer.defaults["betas"][1] == 0.98
+
+
+@pytest.mark.parametrize("betas", ["0.9", "(0.9", "(0.9, 1.0)", "(0.9, 0.98, 0.99)"])
+def test_betas_are_two_numbers(betas):
+    cfg = OmegaConf.create({"lr": [0.1], "adam_betas": betas, "adam_eps": 1e-9, "weight_decay": 0})
+    with pytest.raises(UserError, match="--adam-betas .*: must be two numbers from 0 to below 1"):
+        VaswaniAdam(cfg, [torch.nn.Parameter(torch.ones(3))])

@@ -121,6 +121,37 @@ def test_what_the_user_put_there_is_used(undisturbed, start, tmp_path):
     assert_same_weights(folder / "checkpoint_last.pt", undisturbed / "checkpoint_last.pt")
 
 
+def test_without_an_optimizers_state_the_rate_goes_on(undisturbed, start, tmp_path):
+    folder = copy_of(undisturbed, tmp_path / "run")
+    last = folder / "checkpoint_last.pt"
+    torch.save(torch.load(last) | {"last_optimizer_state": None}, last)
+    run = start(folder, "--no-save-optimizer-state", "--max-update", 13)
+    assert run.wait() == 0, run.output()
+    assert "Adam begins anew, the rate goes on at update 12" in run.output()
+    assert updates_in(last) == 13
+    assert "num_updates 13 | lr 0.0276699 |" in run.output()  # 14 x 20^-1.5 x 32^-0.5
+
+
+def test_another_schedule_is_refused(undisturbed, start, tmp_path):
+    folder = copy_of(undisturbed, tmp_path / "run")
+    run = start(folder, "--lr-scheduler", "inverse_sqrt", "--lr", 0.01)
+    assert run.wait() == 1
+    assert "was trained with --lr-scheduler vaswani, not inverse_sqrt, and the" in run.output()
+
+
+def test_a_named_start_goes_on(undisturbed, start, tmp_path):
+    """The same command again, also with what it resets; another one begins, with a warning."""
+    named, folder = undisturbed / "checkpoint1.pt", tmp_path / "run"
+    flags = ("--restore-file", named, "--reset-optimizer", "--reset-dataloader")
+    for end, said in ((4, "Loaded checkpoint"), (8, "and goes on from update 4")):
+        run = start(folder, *flags, "--max-update", end)
+        assert run.wait() == 0 and said in run.output(), run.output()
+        assert updates_in(folder / "checkpoint_last.pt") == end
+    other = shutil.copy(named, tmp_path / "other.pt")
+    run = start(folder, "--restore-file", other, "--max-update", 9)
+    assert run.wait() == 0 and "update 8, which this training overwrites" in run.output()
+
+
 def test_a_first_start_begins_with_the_named_file(undisturbed, start, tmp_path):
     """Also in a folder whose only checkpoint can't be resumed from."""
     folder = tmp_path / "run"

@@ -12,7 +12,12 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II
 
 from vaswani_plugin.model import ancestors
-from vaswani_plugin.model.configuration import OF_AN_ENCODER, Checkpointed, Configuration
+from vaswani_plugin.model.configuration import (
+    OF_AN_ENCODER,
+    Checkpointed,
+    Configuration,
+    check_ranges,
+)
 
 Kind = TypeVar("Kind", bound=Checkpointed)
 
@@ -69,14 +74,17 @@ AttentionLSTMConfig = fairseq_dataclass("AttentionLSTMConfig", ancestors.Attenti
 def configuration_of(cfg: Any, kind: type[Kind], **more: Any) -> Kind:
     """Read our configuration from fairseq's, which the command line or a checkpoint gives.
 
-    Missing fields, such as fields newer than the checkpoint, get their defaults.
+    Missing fields, such as fields newer than the checkpoint, get their defaults. A `UserError`
+    names a value that is out of range.
     """
     given = {}
     for each in fields(kind):
         value = getattr(cfg, each.name, MISSING) if each.name not in more else more[each.name]
         if value is not MISSING and (each.name in cfg if hasattr(cfg, "keys") else True):
             given[each.name] = str(value) if isinstance(value, enum.Enum) else value
-    return kind(**given)
+    made = kind(**given)
+    check_ranges(made)
+    return made
 
 
 def text_positions(cfg: Any) -> int:

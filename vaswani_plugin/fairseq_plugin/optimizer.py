@@ -8,6 +8,7 @@ import logging
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from fairseq.dataclass import FairseqDataclass
@@ -16,6 +17,12 @@ from fairseq.optim.lr_scheduler import FairseqLRScheduler, register_lr_scheduler
 from omegaconf import II
 from torch import Tensor
 
+# which devices have fused kernels, no public function of torch tells
+from torch.utils._foreach_utils import (
+    _get_fused_kernels_supported_devices as devices_of_fused_kernels,
+)
+
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.modules.schedule import learning_rate
 
 logger = logging.getLogger(__name__)
@@ -25,7 +32,7 @@ logger = logging.getLogger(__name__)
 class VaswaniAdamConfig(FairseqDataclass):
     """The defaults are the paper's."""
 
-    adam_betas: str = field(default="(0.9, 0.98)", metadata={"help": "beta_1 and beta_2"})
+    adam_betas: Any = field(default="(0.9, 0.98)", metadata={"help": "beta_1 and beta_2"})
     adam_eps: float = field(default=1e-9, metadata={"help": "epsilon"})
     weight_decay: float = field(
         default=0.0, metadata={"help": "decoupled weight decay (not in the paper)"}
@@ -61,15 +68,28 @@ class VaswaniAdam(FairseqOptimizer):
 
     def __init__(self, cfg: VaswaniAdamConfig, params) -> None:
         super().__init__(cfg)
-        self._optimizer = ResumedAdamW(params, fused=True, **self.optimizer_config)
+        params = list(params)
+        fused = {parameter.device.type for parameter in params} <= set(devices_of_fused_kernels())
+        self._optimizer = ResumedAdamW(params, fused=fused or None, **self.optimizer_config)
 
     @property
     def optimizer_config(self) -> dict:
-        """The settings of the flags, as arguments of `torch.optim.AdamW`."""
-        lr = self.cfg.lr
+        """The settings of the flags, as arguments of `torch.optim.AdamW`.
+
+        Raises:
+            UserError: --adam-betas are not two numbers below 1.
+        """
+        lr, given = self.cfg.lr, self.cfg.adam_betas
+        try:
+            first, second = map(float, ast.literal_eval(str(given)))
+            assert 0 <= first < 1 and 0 <= second < 1
+        except (AssertionError, SyntaxError, TypeError, ValueError):
+            raise UserError(
+                f"--adam-betas {given}: must be two numbers from 0 to below 1, as in '(0.9, 0.98)'"
+            ) from None
         return {
             "lr": lr[0] if isinstance(lr, Collection) else lr,
-            "betas": tuple(map(float, ast.literal_eval(str(self.cfg.adam_betas)))),
+            "betas": (first, second),
             "eps": self.cfg.adam_eps,
             "weight_decay": self.cfg.weight_decay,
         }

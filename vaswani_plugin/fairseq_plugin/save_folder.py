@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import torch
 
@@ -64,21 +64,35 @@ def choose(last: Path) -> Path:
             return last
         logger.warning("%s %s: looking for the checkpoint before it", last, wrong)
     paths = last.parent.glob("checkpoint*.pt")
-    found = [(updates, path) for path in paths if (updates := _updates_of(path)) is not None]
-    for _, path in sorted(found, reverse=True):
+    states = {path: contents(path) for path in paths}
+    resumable = [
+        (updates_of(state), path)
+        for path, state in states.items()
+        if "train_iterator" in state.get("extra_state", {}) and state.get("last_optimizer_state")
+    ]
+    del states
+    for _, path in sorted(resumable, reverse=True):
         if damage(path) is None:
             return path
     return last
 
 
-def _updates_of(path: Path) -> int | None:
-    """The update after which a checkpoint was saved; None if no training can resume from it.
-
-    Reads the file's table of contents, not the weights.
-    """
+def contents(path: Path) -> dict[str, Any]:
+    """A checkpoint, of which the weights are read when they are used; empty if it can't be."""
     try:
         state = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
-        resumable = "train_iterator" in state["extra_state"] and state.get("last_optimizer_state")
-        return state["optimizer_history"][-1]["num_updates"] if resumable else None
+        return state if isinstance(state, dict) else {}
     except Exception:  # a broken pickle raises anything
-        return None
+        return {}
+
+
+def option(state: dict[str, Any], section: str, name: str) -> Any:
+    """An option of the training that saved a checkpoint; None if it has no such configuration."""
+    options = (state.get("cfg") or {}).get(section)
+    return options.get(name) if isinstance(options, dict) else None
+
+
+def updates_of(state: dict[str, Any]) -> int:
+    """The update after which a checkpoint was saved, or 0."""
+    history = state.get("optimizer_history") or [{}]
+    return history[-1].get("num_updates", 0)

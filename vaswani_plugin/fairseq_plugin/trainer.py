@@ -23,6 +23,7 @@ from vaswani_plugin.fairseq_plugin import preemption, save_folder
 from vaswani_plugin.fairseq_plugin.defaults import PAPER_VALUES, report
 from vaswani_plugin.fairseq_plugin.patches.distribution import is_under_torchrun
 from vaswani_plugin.inference.checkpoints import mismatches_explained
+from vaswani_plugin.model.configuration import check_ranges
 
 logger = logging.getLogger(__name__)
 
@@ -66,23 +67,36 @@ class VaswaniTrainer(Trainer):
                 "torchrun started several workers, and each would train alone: a Hydra"
                 " configuration needs hydra.callbacks, as recipes/config/training.yaml has it"
             )
+        for part in ("optimizer", "lr_scheduler", "criterion", "task"):
+            settings = getattr(cfg, part, None)
+            if str(getattr(settings, "_name", None)).startswith("vaswani"):
+                check_ranges(settings)
         super().__init__(cfg, *args)
         self.preemption = preemption.REQUEST
+        self.began_with_named = False  # whether --restore-file has been used before
         self.nonfinite = self.nonfinite_in_a_row = 0
         if getattr(cfg.lr_scheduler, "_name", None) == PAPER_VALUES["lr_scheduler"]:
             logger.info(report(self.cfg))
 
     # --- the start ---
 
-    def load_checkpoint(self, filename: str, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
+    def load_checkpoint(
+        self,
+        filename: str,
+        reset_optimizer: bool = False,
+        reset_lr_scheduler: bool = False,
+        *args: Any,
+        **kwargs: Any,
+    ) -> dict[str, Any] | None:
         """Lock the folder and load; see fairseq's method.
 
         With fairseq's default --restore-file, the newest good checkpoint replaces a `filename`
-        that is damaged or missing. A training that has done all its updates ends after loading;
-        fairseq would do one more.
+        that is damaged or missing. Without an optimizer's state the update number is that of the
+        checkpoint; fairseq would begin with 0. A training that has done all its updates ends after
+        loading; fairseq would do one more.
 
         Raises:
-            UserError: the folder is in use, or no checkpoint can be used.
+            UserError: the folder is in use, no checkpoint can be used, or it has another schedule.
         """
         options, given = self.cfg.checkpoint, Path(filename)
         # fairseq's broadcast pickles classes that torch.load refuses, upstream #5610
@@ -94,6 +108,7 @@ class VaswaniTrainer(Trainer):
                 leftover.unlink()
         last = Path(options.save_dir, f"checkpoint_last{self.checkpoint_suffix}.pt")
         is_named = given != last or options.restore_file != AUTOMATIC
+        is_named = is_named and not self.began_with_named
         if is_named and not PathManager.isfile(filename):
             raise UserError(  # fairseq would begin with random weights
                 f"checkpoint {filename}: there is no such file; give its path from here, or leave"
@@ -107,8 +122,28 @@ class VaswaniTrainer(Trainer):
                 f"checkpoint {chosen}: only some workers see it; give all nodes the same"
                 " --save-dir, in a folder that they share"
             )
+        resets = (reset_optimizer, reset_lr_scheduler)
+        state = save_folder.contents(chosen) if is_seen and not reset_optimizer else {}
+        before = save_folder.option(state, "lr_scheduler", "_name")
+        now = getattr(self.cfg.lr_scheduler, "_name", None)
+        if before not in (None, now) and not reset_lr_scheduler:
+            raise UserError(
+                f"checkpoint {chosen} was trained with --lr-scheduler {before}, not {now}, and the"
+                " rate would jump: give the same one, or --reset-lr-scheduler"
+            )
         with mismatches_explained(str(chosen)):
-            loaded = super().load_checkpoint(str(chosen), *args, **kwargs)
+            loaded = super().load_checkpoint(str(chosen), *resets, *args, **kwargs)
+        if updates := save_folder.updates_of(state) if not self.get_num_updates() else 0:
+            if not reset_lr_scheduler:
+                self.lr_scheduler.load_state_dict(
+                    state["optimizer_history"][-1]["lr_scheduler_state"]
+                )
+            self.set_num_updates(updates)
+            logger.warning(
+                "checkpoint %s has no state of an optimizer: Adam begins anew, the rate goes on at"
+                " update %d (--reset-optimizer begins it anew, too)",
+                *(chosen, updates),
+            )
         if chosen != given:
             logger.warning("resuming from %s, update %d", chosen, self.get_num_updates())
         updates, wanted = self.get_num_updates(), self.cfg.optimization.max_update

@@ -47,6 +47,8 @@ MISTAKE = "from vaswani_plugin.errors import UserError\nraise UserError('--d-k i
         (FAIRSEQ, "raise Exception('Size of sample #9 is invalid')", True),
         (COMMAND, "raise AssertionError('Must specify batch size with --max-tokens')", True),
         (COMMAND, "raise AssertionError('x')", False),
+        (FAIRSEQ, "raise RuntimeError('[gloo/pair.cc:5] Connection closed by peer [::1]')", True),
+        (FAIRSEQ, "import omegaconf\nomegaconf.OmegaConf.create({'a': '${b}'}).a", True),
     ],
 )
 def test_whose_mistake_it_is(path, source, users):
@@ -128,3 +130,10 @@ def test_help_lists_the_flags_of_the_named_model_and_its_task(flags, listed, abs
     lines = [line.split() for line in capsys.readouterr().out.split("\n")]
     flags = {words[0] for words in lines if words and words[0].startswith("--")}
     assert exit.value.code == 0 and flags >= set(listed) and absent not in flags
+
+
+def test_languages_of_a_tokenizer_are_the_datas(toy_data_bin):
+    parser = options.get_generation_parser()
+    flags = ("--path", "x", "--tokenizer", "moses")
+    found = options.parse_args_and_arch(parser, [str(toy_data_bin), *flags])
+    assert (found.source_lang, found.target_lang) == ("src", "tgt")

@@ -11,11 +11,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fairseq.distributed import utils as distributed_utils
-from fairseq_flags import training_config
+from fairseq_cli import generate, train
+from fairseq_flags import generation_config, training_config
 from omegaconf import DictConfig
 
 import vaswani_plugin
 from tests.conftest import STOCK_TINY
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.patches import distribution
 
 vaswani_plugin.register()
@@ -97,3 +99,19 @@ def test_who_starts_which_workers(monkeypatch, world, more, ranks):
     cfg = settings(distributed_world_size=world, **more)
     distributed_utils.call_main(cfg, lambda cfg: started.append("alone"))
     assert started == ranks
+
+
+@pytest.mark.parametrize(
+    ("command", "flags", "message"),
+    [
+        (generate, ("--num-shards", "2"), "generate would take all sentences in each shard"),
+        (generate, ("--constraints",), "fairseq-generate reads none; fairseq-interactive does"),
+        (train, ("--num-shards", "2"), "train would take all sentences in each shard"),
+    ],
+)
+def test_what_a_command_would_ignore(command, flags, message):
+    config, more = training_config, ("--arch", "vaswani_debug")
+    if command is generate:
+        config, more = generation_config, ("--path", "x")
+    with pytest.raises(UserError, match=message):
+        distributed_utils.call_main(config(*more, *flags), command.main)

@@ -93,3 +93,10 @@ def test_real_tokens_are_those_of_training(toy_data_bin, caplog):
     assert counts["train"] == pytest.approx(40, rel=0.1) and counts["valid"] > 80
     (line,) = [line for line in caplog.messages if "training batches of --max-tokens" in line]
     assert line.startswith(f"{number} ")
+
+
+def test_real_tokens_and_sentences_exclude_each_other(toy_data_bin):
+    task = tasks.setup_task(toy_config(toy_data_bin, "--real-tokens", "20").task)
+    task.load_dataset("train")
+    with pytest.raises(UserError, match="--real-tokens 20 with --batch-size 4: give one of the"):
+        task.get_batch_iterator(task.dataset("train"), 100, max_sentences=4)

@@ -1,7 +1,9 @@
 """Checkpoints: loaded with ``weights_only`` on, refused with a reason, saved atomically."""
 
+import logging
 import os
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +12,11 @@ from fairseq import checkpoint_utils, utils
 from fairseq.file_io import PathManager
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.fairseq_plugin import save_folder
 from vaswani_plugin.fairseq_plugin.patches._patching import patch
 from vaswani_plugin.inference.checkpoints import HARMLESS_GLOBALS, damage, why_unreadable
+
+logger = logging.getLogger(__name__)
 
 
 def allow_harmless_globals() -> None:
@@ -95,6 +100,39 @@ def save_shared_weights_once() -> None:
             return moved[key]
 
         return utils.apply_to_sample(move, sample)
+
+
+def go_on_where_a_named_start_has_come_to() -> None:
+    """The same command with ``--restore-file X`` begins with X again, and overwrites what it did.
+
+    Now it goes on from checkpoint_last.pt if that has begun with X; what ``--reset-optimizer`` and
+    its kind reset stays.
+    """
+
+    @patch(checkpoint_utils, "load_checkpoint")
+    def load_checkpoint(original: Callable, cfg: Any, trainer: Any, **more: Any) -> Any:
+        named = cfg.restore_file
+        last = Path(cfg.save_dir, f"checkpoint_last{trainer.checkpoint_suffix}.pt")
+        if named == "checkpoint_last.pt" or cfg.no_last_checkpoints or not last.exists():
+            return original(cfg, trainer, **more)
+        state = save_folder.contents(save_folder.choose(last))
+        updates = save_folder.updates_of(state)
+        if save_folder.option(state, "checkpoint", "restore_file") == named:
+            logger.warning(
+                "%s has begun with --restore-file %s and goes on from update %d; to begin again,"
+                " give another --save-dir",
+                *(cfg.save_dir, named, updates),
+            )
+            resets = ("optimizer", "lr_scheduler", "meters", "dataloader")
+            cfg = cfg.copy()
+            cfg.update(restore_file=last.name, **{f"reset_{name}": False for name in resets})
+            trainer.began_with_named = True
+        elif updates > save_folder.updates_of(save_folder.contents(Path(named))):
+            logger.warning(
+                "--restore-file %s is older than %s, update %d, which this training overwrites",
+                *(named, last, updates),
+            )
+        return original(cfg, trainer, **more)
 
 
 _BEST: dict[str, Any] = {}

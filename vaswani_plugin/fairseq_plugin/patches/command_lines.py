@@ -13,6 +13,7 @@ from typing import Any
 import fairseq
 import torch
 from fairseq import options
+from fairseq.data.data_utils import infer_language_pair
 from fairseq.models import ARCH_MODEL_REGISTRY
 from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
@@ -146,7 +147,8 @@ def complete_command_lines() -> None:
     --help`` lists the flags of the model and its task.
 
     With ``--bf16`` fairseq assumes a TPU. fairseq-validate without ``--task`` ends in "KeyError:
-    None", although it takes the task from the checkpoint.
+    None", although it takes the task from the checkpoint; ``--tokenizer moses`` without languages
+    ends in one of Hydra's.
     """
 
     @patch(options, "parse_args_and_arch")
@@ -177,6 +179,12 @@ def complete_command_lines() -> None:
                 parser.parse_args(asked)
         parsed = original(parser, input_args, *args, **kwargs)
         found = parsed[0] if isinstance(parsed, tuple) else parsed
+        languages = [getattr(found, f"{side}_lang", None) for side in ("source", "target")]
+        if getattr(found, "tokenizer", None) == "moses" and None in languages:
+            # fairseq hands these to its tokenizer before the task has read them off the data
+            found.source_lang, found.target_lang = infer_language_pair(found.data.split(":")[0])
+            if found.source_lang is None:
+                raise UserError("--tokenizer moses: give --source-lang and --target-lang")
         if getattr(found, "bf16", False) and "--tpu" not in arguments:
             found.tpu = False
         return parsed

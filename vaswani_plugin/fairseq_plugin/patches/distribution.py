@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -63,7 +64,18 @@ def start_workers() -> None:
 
     @patch(distributed_utils, "call_main")
     def call_main(original: Callable, cfg: DictConfig, main: Callable, **kwargs: Any) -> None:
-        distributed = cfg.distributed_training
+        distributed, shards = cfg.distributed_training, cfg.dataset.num_shards
+        command = Path(main.__code__.co_filename).stem
+        if shards > 1 and command != "eval_lm":
+            raise UserError(
+                f"--num-shards {shards}: {command} would take all sentences in each shard; split"
+                f" the text (`split -n l/{shards}`), and give each part to a command of its own"
+            )
+        if command == "generate" and cfg.generation.constraints is not None:
+            raise UserError(
+                "--constraints: fairseq-generate reads none; fairseq-interactive does, behind each"
+                " line"
+            )
         on_cpu = cfg.common.cpu or not torch.cuda.is_available()
         if on_cpu and distributed.distributed_backend == "nccl":
             distributed.distributed_backend = "gloo"

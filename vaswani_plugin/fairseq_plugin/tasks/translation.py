@@ -16,6 +16,7 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.utils import split_paths
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
 from vaswani_plugin.fairseq_plugin.tasks._common import (
     AutocastOnCPU,
@@ -92,7 +93,7 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
     ) -> EpochBatchIterating:
         """Batches of a data set; see fairseq's task. For the training set, logs how full they are.
 
-        A `UserError` says that --real-tokens can't be reached.
+        A `UserError` says that --real-tokens can't be reached, or not with --batch-size.
         """
         make_batches = super().get_batch_iterator
         is_training = dataset is self.datasets.get(self.cfg.train_subset)
@@ -102,7 +103,11 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         indices = indices_in_training(dataset, kwargs.get("max_positions"))
         if self.cfg.real_tokens and len(indices):
             multiple = kwargs.get("required_batch_size_multiple", 1)
-            wanted = self.cfg.real_tokens
+            wanted, sentences = self.cfg.real_tokens, kwargs.get("max_sentences")
+            if sentences:  # batches would hold fewer tokens
+                raise UserError(
+                    f"--real-tokens {wanted} with --batch-size {sentences}: give one of the two"
+                )
             max_tokens = fitting_max_tokens(dataset, indices, max_tokens, wanted, multiple)
         batches = make_batches(dataset, max_tokens, *args, **kwargs)
         count = len(batches.frozen_batches)
