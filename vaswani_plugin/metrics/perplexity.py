@@ -84,11 +84,7 @@ def rates(bits: float, counts: TextCounts | None, with_line_ends: bool) -> dict[
 
 
 def result(
-    name: str,
-    coding: str,
-    log_probabilities: "NDArray",
-    counts: TextCounts | None,
-    **details: Any,
+    name: str, coding: str, log_probabilities: "NDArray", counts: TextCounts | None, **details: Any
 ) -> dict[str, Any]:
     """One row of the report, in all units, from the natural logarithms (N,) of the tokens scored.
 
