@@ -2,11 +2,12 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import PLUGIN, REPO
-from tests.support.commands import run_python
+from tests.support.commands import run_python, vaswani
 
 # What the plugin changed in fairseq: its names in the registries, the defaults, and for each
 # function that it wrapped, of fairseq and of torch's unpickler, how many times.
@@ -58,6 +59,10 @@ WAYS = {
         f"from omegaconf import OmegaConf\ninstantiate({CALLBACK})"
     ),
     "the package, after fairseq": "import fairseq, vaswani_plugin",
+    "Hydra's configurations": (
+        "from fairseq.utils import import_user_module as load; from omegaconf import OmegaConf\n"
+        f"load(OmegaConf.load({str(REPO / 'recipes/config/training.yaml')!r}).common)"
+    ),
     "a task's module, as a spawned worker unpickles it": (
         f"import {OURS}.tasks.translation; load_user_dir()"
     ),
@@ -68,10 +73,11 @@ WAYS = {
 }
 
 
-def run(program: str) -> dict:
-    """The state that a program prints."""
+def run(program: str, folder: Path = REPO) -> dict:
+    """The state that a program prints, in a folder."""
     environment = os.environ | {"PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"}
-    done = run_python("-c", program, capture_output=True, text=True, timeout=300, env=environment)
+    options = {"env": environment | {"VASWANI_ROOT": str(REPO)}, "cwd": folder, "timeout": 300}
+    done = run_python("-c", program, capture_output=True, text=True, **options)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.strip().split("\n")[-1])
 
@@ -99,9 +105,14 @@ def test_the_loader_registers_and_patches(expected):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_way_gives_the_same_state(way, expected):
-    found = run(f"{STATE}\n{WAYS[way]}\n{SHOW}")
+def test_every_way_gives_the_same_state(way, expected, tmp_path):
+    """In any folder."""
+    found = run(f"{STATE}\n{WAYS[way]}\n{SHOW}", tmp_path)
     assert comparable(found) == comparable(expected)
+
+
+def test_the_folder_that_fairseq_needs_is_printed():
+    assert vaswani("user-dir").out == f"{PLUGIN}\n"
 
 
 def test_each_public_name_is_there():

@@ -124,6 +124,7 @@ def test_help_imports_nothing_but_the_plugin(module, tmp_path):
     [
         ("bleu --hypothesis text --reference text --language de", set()),
         ("cost --hours 3 --device H100", set()),
+        ("user-dir", set()),
         ("average --inputs model/model.pt --output mean.pt", {"torch"}),
         ("archs vaswani_tiny", {"torch"}),
     ],

@@ -26,6 +26,9 @@ VARIANTS = {
 }
 
 
+ASKS_FOR_MORE = "its configuration asks for more weights of shape ("
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     return write_toy_bundle(tmp_path_factory.mktemp("bundle"))
@@ -116,6 +119,13 @@ def test_a_foreign_model_is_left_to_fairseq(changed, change, what):
         (
             lambda state: state["cfg"]["model"].update(decoder_layers=1),
             ' does not fit this model (Unexpected key(s) in state_dict: "decoder.layers.1.',
+        ),
+        (lambda state: state["cfg"]["model"].update(encoder_layers=10_000), ASKS_FOR_MORE),
+        (lambda state: state["cfg"]["model"].update(d_model=10**9), ASKS_FOR_MORE),
+        (lambda state: state["cfg"]["model"].update(d_v=10**9), ASKS_FOR_MORE),
+        (
+            lambda state: state["model"].update(ends=torch.zeros(1).expand(10**12)),
+            "its weights are larger than their data",
         ),
         (
             lambda state: state["cfg"]["model"].update(positions="rotary"),

@@ -17,7 +17,7 @@ from vaswani_plugin.cli.command import make_parser, summary
 from vaswani_plugin.text.programs import exit_code
 
 COMMANDS = {
-    "archs": "archs",
+    **dict.fromkeys(("archs", "user-dir"), "archs"),
     **dict.fromkeys(("bleu", "evalb", "rouge", "rescore"), "scores"),
     **dict.fromkeys(("complexity", "positions", "cost", "curves"), "paper"),
     **dict.fromkeys(("translate", "serve", "attention"), "translation"),
@@ -36,7 +36,7 @@ NEEDS_FAIRSEQ = (
 def load_command(name: str) -> Callable[..., None]:
     """The function of a command that is in `COMMANDS`."""
     module = import_module(f"vaswani_plugin.cli.{COMMANDS[name]}")
-    return getattr(module, "import_" if name == "import" else name)
+    return getattr(module, "import_" if name == "import" else name.replace("-", "_"))
 
 
 def overview() -> str:

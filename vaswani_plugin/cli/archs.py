@@ -1,13 +1,22 @@
-"""`vaswani archs`: every named architecture and its parameter count, or the values of one."""
+"""What fairseq is told: `vaswani archs`, the named architectures, and `vaswani user-dir`."""
 
 import json
 from dataclasses import fields
+from pathlib import Path
 from typing import Annotated, Any
 
 from vaswani_plugin.cli.command import Format
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.model.architectures import FAMILIES, PAPER_VOCABULARY, Architecture, Family
 from vaswani_plugin.model.configuration import configuration_class, flag, head_sizes
+
+
+def user_dir() -> None:
+    """Print the plugin's folder: what fairseq's commands need as --user-dir.
+
+    Example: fairseq-train DATA_BIN --user-dir "$(vaswani user-dir)" --arch vaswani_base
+    """
+    print(Path(__file__).parents[1])
 
 
 def archs(

@@ -249,7 +249,12 @@ def make_model(
 
         grammar = Grammar(source, target)
         words = grammar.ends_word, grammar.is_word
-    with WithoutInitialWeights():
+    # A file may name a weight, or a part of it, many times; each is to stand for its own memory.
+    tensors = {(w.data_ptr(), w.shape): w for w in weights.values() if isinstance(w, Tensor)}
+    data = {w.untyped_storage().data_ptr(): w.untyped_storage().nbytes() for w in tensors.values()}
+    if sum(w.nbytes for w in tensors.values()) > sum(data.values()):
+        raise UserError("its weights are larger than their data; use another checkpoint")
+    with WithoutInitialWeights(shape for _, shape in tensors):
         model = build_named(family, sizes, source, target, words)
     model.load_state_dict(weights)
     return accelerated(model.eval())

@@ -5,7 +5,8 @@ What draws random numbers is built in one fixed order, so that a seed gives the 
 This is the only file outside `vaswani_plugin/kernels/` that imports the kernels.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -180,15 +181,31 @@ class WithoutInitialWeights(TorchFunctionMode):
 
     On the device "meta", drawing would import PyTorch's compiler, a second. Not all functions call
     the mode: those of Xavier draw by a tensor's own methods.
+
+    Args:
+        shapes: of the weights that there are; a `UserError` before others would take memory. None:
+            any.
     """
 
     DRAWS = torch.Tensor.uniform_, torch.Tensor.normal_
+
+    def __init__(self, shapes: Iterable[torch.Size] | None = None) -> None:
+        super().__init__()
+        self.left = None if shapes is None else Counter(shapes)
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """See `TorchFunctionMode`; the tensor is the first argument, or named."""
         given = kwargs or {}
+        if func is torch.empty and self.left is not None:
+            shape = torch.Size(args if isinstance(args[0], int) else args[0])
+            self.left[shape] -= 1
+            if self.left[shape] < 0:
+                raise UserError(
+                    f"its configuration asks for more weights of shape {tuple(shape)} than it "
+                    "holds; use the files as they were saved together"
+                )
         if func in self.DRAWS or getattr(func, "__module__", None) == "torch.nn.init":
             return args[0] if args else given["tensor"]
         return func(*args, **given)

@@ -83,8 +83,8 @@ def add_positions(embedded: Tensor, positions: Tensor) -> Tensor:
     return (embedded + positions).to(embedded.dtype)
 
 
-MOST_ROWS = 65_536
-"""Longest table of sinusoids; more positions are computed when they are used."""
+MOST_NUMBERS = 1 << 25
+"""In a table of sinusoids; where more positions may come, they are computed when they are used."""
 
 
 class SinusoidalPositions(nn.Module):
@@ -107,7 +107,8 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("table", table, persistent=False)
 
     def _rows(self, dtype: torch.dtype, device: torch.device) -> Tensor:
-        positions = torch.arange(min(self.max_positions, MOST_ROWS), device="cpu")
+        rows = min(self.max_positions, MOST_NUMBERS // self.d_model)
+        positions = torch.arange(rows, device="cpu")
         return self.encoding(positions, self.d_model).to(device, dtype)
 
     def _apply(self, fn, *args, **kwargs):  # no public way lets a buffer keep its type in .half()
@@ -118,7 +119,7 @@ class SinusoidalPositions(nn.Module):
 
     def forward(self, positions: Tensor) -> Tensor:
         """(B, T) position numbers -> (B, T, D)."""
-        if self.max_positions > MOST_ROWS:
+        if self.max_positions > len(self.table):
             return self.encoding(positions, self.d_model).to(self.table.dtype)
         return F.embedding(positions, self.table)
 

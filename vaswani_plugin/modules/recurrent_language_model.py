@@ -15,6 +15,7 @@ theirs: with Adam and rows as small as a projection wants them, the states hardl
 Axes: B batch, T words, E width of the embeddings, H units of a layer, N layers, V vocabulary.
 """
 
+from itertools import chain, pairwise, repeat
 from typing import NamedTuple
 
 import torch
@@ -89,9 +90,8 @@ class RecurrentLanguageModel(nn.Module):
         super().__init__()
         self.padding_idx, self.dropouts = padding_idx, dropouts
         self.embedding = Embedding(vocabulary, width, padding_idx)
-        sizes = [width, *[units] * (layers - 1), width]
-        pairs = zip(sizes[:-1], sizes[1:], strict=True)
-        self.lstms = nn.ModuleList(make_lstm(i, o, 1, 0.0, False) for i, o in pairs)
+        sizes = chain([width], repeat(units, layers - 1), [width])
+        self.lstms = nn.ModuleList(make_lstm(i, o, 1, 0.0, False) for i, o in pairwise(sizes))
 
     def read(
         self, tokens: Tensor, states: States | None = None, lengths: Tensor | None = None
