@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -176,6 +177,28 @@ def test_damaged_references_are_named(files: dict, tmp_path: Path) -> None:
     assert f"1 of 3 lines of the T lines of {output} hold <<unk>>" in said
     assert "--reference FILE" in said
     assert scored(output, "--reference", files["reference"])[1] == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "rules"),
+    [("zh-Hant-TW", "zh"), ("yue", "zh"), ("de-AT", "de"), ("fr-CA", "fr"), ("hsb", "en")],
+)
+def test_a_language_with_a_region_has_the_rules_of_the_language(files, name, rules):
+    """And one without rules has the English ones."""
+    write(files["reference"], ["L'Auto est rouge-vif.", "Ein blaues Auto.", "房子 Haus."])
+    found, wanted = (as_json(files, "--language", each) for each in (name, rules))
+    assert found == wanted and found["sacrebleu"] > 0
+
+
+@pytest.mark.parametrize("command", ["bleu", "rouge"])
+def test_decomposed_accents_are_said(files, tmp_path, command):
+    """The same text in another form of Unicode matches nothing."""
+    given = ("--hypothesis", files["hypothesis"])
+    given += ("--reference" if command == "bleu" else "--references", tmp_path / "nfd")
+    for form, count in (("NFC", 0), ("NFD", 1)):
+        write(tmp_path / "nfd", [unicodedata.normalize(form, line) for line in HYPOTHESES])
+        warned = f"1 of 3 lines of {tmp_path / 'nfd'} are not in Unicode's form NFC"
+        assert vaswani(command, *given).err.count(warned) == count
 
 
 def test_text_without_spaces_needs_another_tokenizer(files: dict) -> None:

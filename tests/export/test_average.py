@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from vaswani_plugin.export.average import average_checkpoints
+from vaswani_plugin.export.average import average_checkpoints, select
 from vaswani_plugin.export.checkpoints import model_config, save_checkpoint
 from vaswani_plugin.inference.checkpoints import load_checkpoint
 
@@ -126,6 +126,14 @@ def test_files_are_averaged_into_the_newest(tmp_path: Path) -> None:
         "train_iterator": {"epoch": 6},
         "averaged": ["checkpoint1.pt", "checkpoint2.pt", "checkpoint6.pt"],
     }
+
+
+def test_of_a_training_without_a_validation_the_last_state_is_taken(tmp_path: Path) -> None:
+    (last,) = numbered(tmp_path, [7])
+    last = last.rename(tmp_path / "checkpoint_last.pt")
+    assert select([tmp_path], best=5, at_most=True) == [last]
+    with pytest.raises(ValueError, match="there are only 0 checkpoints"):
+        select([tmp_path], best=5)
 
 
 def test_a_training_that_diverged_is_refused(tmp_path: Path) -> None:

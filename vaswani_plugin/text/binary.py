@@ -79,16 +79,6 @@ def make_numberer(symbols: list[str]) -> Callable[[Block], tuple[bytes, bytes]]:
     return convert
 
 
-def padded(entries: Entries, padding_factor: int) -> Entries:
-    """Adds `madeupword0000` and so on up to a multiple of rows, of which four are special."""
-    rows = dict(entries)
-    number = 0
-    while (len(SPECIAL_SYMBOLS) + len(rows)) % padding_factor:
-        rows.setdefault(f"madeupword{number:04d}", 0)
-        number += 1
-    return list(rows.items())
-
-
 def build_dictionary(
     paths: Iterable[str],
     threshold: int,
@@ -102,7 +92,8 @@ def build_dictionary(
     Args:
         paths: the files.
         threshold: rarer symbols are left out and become <unk>.
-        padding_factor: as in `padded`.
+        padding_factor: `madeupword0000` and so on fill the rows, four of which are special, up to a
+            multiple.
         workers: number of processes.
         also: symbols that get a row, whether the files have them or not.
         most_rows: the most frequent symbols are kept, so many that with the special ones there are
@@ -117,7 +108,11 @@ def build_dictionary(
     entries = {symbol: count for symbol, count in ordered if count >= threshold}
     for symbol in also:
         entries.setdefault(symbol, counts[symbol])
-    return padded(list(entries.items()), padding_factor)
+    number = 0
+    while (len(SPECIAL_SYMBOLS) + len(entries)) % padding_factor:
+        entries.setdefault(f"madeupword{number:04d}", 0)
+        number += 1
+    return list(entries.items())
 
 
 def binarize(source: str, prefix: Path, entries: Entries, workers: int) -> tuple[int, int, int]:
