@@ -279,6 +279,8 @@ plt.show()
 # padding and 2 the end.
 
 # %%
+from vaswani_plugin.modules.cache import Cache
+
 START, PAD, END, FIRST = 0, 1, 2, 4
 UPDATES = int(os.environ.get("UPDATES", 500))  # with fewer the code runs, but the models learn less
 
@@ -305,7 +307,7 @@ def train(model, make_batch, updates, d_model=64, warmup=100):
 @torch.no_grad()
 def write_greedily(model, source, most):
     """Take the likeliest token at each position; the cache keeps what was computed before."""
-    memory, cache = model.encode(source), {}
+    memory, cache = model.encode(source), Cache()
     output = torch.full((len(source), 1), START)
     for _ in range(most):
         features = model.decode(output, memory, cache).features

@@ -23,6 +23,7 @@ LINES = (
     "from vaswani_plugin import kernels\n",
     "    kernels.accelerate(model)\n",
     "    return kernels.packing()\n",
+    "    return kernels.speeds_up_search()\n",
 )
 
 

@@ -44,6 +44,7 @@ def test_only_padded_sources_are_masked_in_training(name, lengths, attentions):
     family, row = ROWS[name]
     task = make_meta_task(family)
     model = make_meta_model(family, row, task, **shallow(family))
+    attentions.clear()  # of the kernels' proof
     train_step(task, model, make_meta_sample(model, known_lengths=lengths))
     decoder = len(model.decoder.layers)
     expected = {CAUSAL: decoder}
@@ -79,15 +80,17 @@ def test_only_padded_sources_are_masked_in_the_search(
 ):
     """On a device, too, where a look at the padding would wait."""
     biases = []
-    read = packed_layers.SourceMemory.__init__
+    read = packed_layers.PackedAttention._read
 
-    def noted(self, weights, keys_values, padding):
-        biases.append(padding)
-        read(self, weights, keys_values, padding)
+    def noted(self, encoded, mask):
+        biases.append(mask)
+        return read(self, encoded, mask)
 
-    monkeypatch.setattr(packed_layers.SourceMemory, "__init__", noted)
     model = make_peaked_model(31)
     generator = make_generator(make_translation_task(31), [model], beam=3)
+    generator.generate([], make_sample(sources))  # the kernels are proven once
+    attentions.clear()
+    monkeypatch.setattr(packed_layers.PackedAttention, "_read", noted)
     generator.generate([], make_sample(sources))
     is_padded = len(sources[0]) != len(sources[1])
     assert len(biases) == len(model.decoder.layers)

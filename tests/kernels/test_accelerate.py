@@ -2,13 +2,17 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from vaswani_plugin import kernels
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.kernels import NAMES, accelerate, matrix_library
+from vaswani_plugin.kernels.attention import fused_attention
 from vaswani_plugin.kernels.fused_loss import fused_projected_loss
 from vaswani_plugin.kernels.layers import FusedAddNorm, OneDNNLinear
+from vaswani_plugin.modules.attention import MultiHeadAttention, scaled_dot_product_attention
+from vaswani_plugin.modules.layers import AddNorm
 from vaswani_plugin.modules.loss import projected_loss
 from vaswani_plugin.modules.transformer import Transformer
 
@@ -70,15 +74,80 @@ def test_parameters_and_state_dict_stay_the_same():
     assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
 
 
-def test_subclasses_and_replaced_layers_are_left_alone():
-    class Mine(nn.Linear):
-        pass
+class Doubled(nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
 
-    model = make_model()
-    model.encoder.layers[0].feed_forward.w_1 = Mine(32, 48)
+
+class Halved(AddNorm):
+    def forward(self, x, y):
+        return self.norm(x + 0.5 * F.dropout(y, self.dropout, self.training))
+
+
+class DroppedLater(AddNorm):
+    def forward(self, x, y):
+        return self.norm(F.dropout(x + y, self.dropout, self.training))
+
+
+class Shifted(AddNorm):
+    """As the paper's, until the new parameter has learned something."""
+
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.shift = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x, y):
+        return super().forward(x, y) + self.shift
+
+
+@pytest.mark.parametrize("kind", [Doubled, Halved, DroppedLater, Shifted])
+def test_what_computes_anything_else_is_left_alone(kind, caplog):
+    model, layer = make_model(), None
+    layer = model.encoder.layers[0]
+    if kind is Doubled:
+        layer.feed_forward.w_1 = kind(32, 48)
+    else:
+        layer.self_attention_norm = kind(32, 0.1)
     accelerate(model)
-    assert type(model.encoder.layers[0].feed_forward.w_1) is Mine
-    assert type(model.encoder.layers[0].feed_forward.w_2) is OneDNNLinear
+    assert kind in kinds(model) and type(layer.feed_forward.w_2) is OneDNNLinear
+    assert caplog.text.count(f"{kind.__name__} does not compute what") == 1
+
+
+def test_edited_functions_are_left_alone(monkeypatch, caplog):
+    """Eq. 1 and the projected loss."""
+
+    def colder(query, key, value, mask=None, scale=None, *others):
+        return scaled_dot_product_attention(query, key, value, mask, 0.5 * (scale or 1), *others)
+
+    def longer(*given):
+        return projected_loss(*given)._replace(loss=2 * projected_loss(*given).loss)
+
+    monkeypatch.setattr(MultiHeadAttention, "attend", staticmethod(colder))
+    model = make_model()
+    model.projected_loss = longer
+    accelerate(model)
+    assert model.decoder.layers[0].cross_attention.attend is colder
+    assert model.projected_loss is longer
+    assert {line.split(" does not")[0] for line in caplog.messages} == {
+        *("Eq. 1", "The projected loss"),
+    }
+
+
+def test_hooks_are_left_alone():
+    model, calls = make_model(), []
+    norm = model.decoder.layers[1].feed_forward_norm
+    norm.norm.register_forward_hook(lambda *_: calls.append(1))
+    train_once(accelerate(model))
+    assert type(norm) is AddNorm and calls
+
+
+def test_the_random_numbers_are_those_of_the_plain_model():
+    """A proof draws some of its own."""
+    torch.manual_seed(3)
+    accelerate(make_model(0.1))
+    before = torch.rand(3)
+    make_model(0.1)
+    assert torch.rand(3).equal(before)
 
 
 @pytest.mark.parametrize(
@@ -90,12 +159,12 @@ def test_subclasses_and_replaced_layers_are_left_alone():
 )
 def test_the_variable_chooses(monkeypatch, text, expected):
     monkeypatch.setenv(kernels.VARIABLE, text)
-    torch.backends.cuda.enable_cudnn_sdp(True)
     model = accelerate(make_model())
     assert (OneDNNLinear in kinds(model)) == ("linear" in expected)
     assert (FusedAddNorm in kinds(model)) == ("add_norm" in expected)
     assert (model.projected_loss is fused_projected_loss) == ("fused_loss" in expected)
-    assert torch.backends.cuda.cudnn_sdp_enabled() == ("attention" not in expected)
+    attend = model.decoder.layers[0].cross_attention.attend
+    assert (attend is fused_attention) == ("attention" in expected)
 
 
 @pytest.mark.parametrize("text", ["none", "OFF", "fused-loss", "linear,fast", "linear,"])

@@ -21,11 +21,13 @@ from search_setup import (
 )
 from torch import nn
 
-from vaswani_plugin.kernels import packed_layers, packed_step
+from vaswani_plugin.kernels import packed_layers, proof, slots
 from vaswani_plugin.kernels.matrix_library import LEAST_ROWS, has_onednn
+from vaswani_plugin.kernels.packed import Packing
 from vaswani_plugin.kernels.packed_layers import FoldedMemory, PackedLinear, SourceMemory
-from vaswani_plugin.kernels.packed_step import Packed, is_packable
-from vaswani_plugin.modules.layers import FeedForward
+from vaswani_plugin.modules import attention, cache
+from vaswani_plugin.modules.embedding import Embedding
+from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, FeedForward
 
 LENGTHS = [(9, 10), (4, 10), (12, 10)]
 SYMBOLS = 30
@@ -45,7 +47,8 @@ def test_one_sentence_alone(task, sizes, length, memory):
     batch = random_batch(task, [(length, 1)])
     encoded = model.encoder(batch["src_tokens"], known_lengths=np.array([length]))
     beams = packed(model, encoded)
-    assert all(isinstance(m, memory) for m in beams.memories)
+    beams.step(torch.full((1, 1), 2), None)
+    assert all(isinstance(entry.read, memory) for _, entry in beams.cache.layers)
     for actual, expected in walk(model, batch, 12, [4], {5: [0]}, start=packed):
         torch.testing.assert_close(actual, expected, **EXACT)
 
@@ -54,13 +57,13 @@ def test_one_sentence_alone(task, sizes, length, memory):
 def test_texts_are_the_full_model(task, monkeypatch):
     """Prompts of several lengths, beams that multiply, change places, die; texts that leave."""
     model = make_language_model(task)
-    monkeypatch.setattr(packed_step, "ROOM", 1)
+    monkeypatch.setattr(slots, "ROOM", 1)
     dictionary = task.source_dictionary
     generator = torch.Generator().manual_seed(5)
     texts = random_texts(dictionary, [5, 1, 8, 3])
     prompts = padded(texts, dictionary.pad())
     lengths = torch.tensor([len(text) for text in texts])
-    beams = Packed(model.decoder).go_on(prompts, lengths, 3)
+    beams = Packing().of(model.decoder, final=True).go_on(prompts, lengths, 3)
     histories = [[text] for text in texts]
     beams.step(torch.zeros(4, 1, dtype=torch.long), None)
     for step in range(9):
@@ -91,6 +94,7 @@ def test_beams_in_single_precision(task):
         torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
 
 
+@torch.no_grad()
 def test_slots_that_no_beam_sees_are_dropped(task):
     """However long the outputs, beams with a common past keep little more than one copy of it."""
     model = exact_model(task)
@@ -100,7 +104,7 @@ def test_slots_that_no_beam_sees_are_dropped(task):
     first = torch.zeros(3, 4, dtype=torch.long)
     for step in range(60):
         beams.step(tokens if step else tokens[:, :1], first if step else None)
-    assert beams.past.caches[0].size(2) < 60 + 2 * 8 * 4
+    assert beams.cache.layers[0][0].stored.size(2) < 60 + 2 * 8 * 4
 
 
 @pytest.mark.parametrize("rows", [1, 24])
@@ -166,6 +170,7 @@ def test_final_weights_that_stay_are_packed_once(generator, model):
     translate(generator)
     assert packed_of(generator) is not before is not None
     model.make_generation_fast_()
+    translate(generator)
     kept = packed_of(generator)
     translate(generator)
     assert packed_of(generator) is kept
@@ -216,27 +221,85 @@ def test_forward_hooks_are_called(generator, model):
     assert translate(generator) != plain
 
 
+def assert_is_the_forward_pass(model, found):
+    """The search's scores are those of the model's own `forward`."""
+    for source, outputs in zip(SOURCES, found, strict=True):
+        log_p = as_function([model], source)
+        (tokens, score) = outputs[0]
+        own = sum(log_p(tokens[:n])[token] for n, token in enumerate(tokens))
+        assert score == pytest.approx(own / ((5 + len(tokens)) / 6) ** 0.6, abs=1e-4)
+
+
 class Gelu(FeedForward):
     def forward(self, x):
         return self.w_2(nn.functional.gelu(self.w_1(x)))
 
 
-def test_what_the_kernel_does_not_know_it_leaves_alone(generator, model):
-    """Another class, or one more attribute of a class that it knows."""
+def test_what_computes_anything_else_stays_as_it_is_written(generator, model, caplog):
+    """An attribute that changes nothing keeps the kernel; another function does not."""
     plain = translate(generator)
     layer = model.decoder.layers[0]
-    assert is_packable(model.decoder)
-    layer.feed_forward.activation = "gelu"
-    assert not is_packable(model.decoder)
+    layer.feed_forward.activation = "relu"
     assert_same(translate(generator), plain)
+    assert not caplog.records
     other = Gelu(*layer.feed_forward.w_1.weight.shape[::-1])
     other.load_state_dict(layer.feed_forward.state_dict())
     layer.feed_forward = other
-    assert not is_packable(model.decoder) and not is_packable(nn.Linear(3, 3))
     changed = translate(generator)
     assert changed != plain
-    for source, found in zip(SOURCES, changed, strict=True):
-        log_p = as_function([model], source)
-        (tokens, score) = found[0]
-        own = sum(log_p(tokens[:n])[token] for n, token in enumerate(tokens))
-        assert score == pytest.approx(own / ((5 + len(tokens)) / 6) ** 0.6, abs=1e-4)
+    assert "FeedForward, Gelu does not compute what" in caplog.text
+    assert_is_the_forward_pass(model, changed)
+
+
+def halved(norm, x, y):
+    return norm.norm(x + 0.5 * y)
+
+
+def without_norm(norm, x, y):
+    return x + y
+
+
+def only_the_latest_two(queries, keys, window=0, device=None):
+    return attention_causal_mask(queries, keys, 2, device)
+
+
+def two_residuals(layer, x, memory, mask, memory_mask, is_causal, caches, *needed):
+    y, self_weights = layer.self_attention(x, None, mask, is_causal, caches[0], needed[0])
+    z, weights = layer.cross_attention(x, memory, memory_mask, False, caches[1], needed[1])
+    x = layer.cross_attention_norm(layer.self_attention_norm(x, y), z)
+    return layer.feed_forward_norm(x, layer.feed_forward(x)), self_weights, weights
+
+
+attention_causal_mask = attention.causal_mask
+EDITS = {
+    "a halved residual": (AddNorm, "forward", halved),
+    "no LayerNorm": (AddNorm, "forward", without_norm),
+    "pre-norm's input": (AddNorm, "before", lambda norm, x: norm.norm(x)),
+    "softmax of doubled scores": (
+        *(attention, "masked_softmax"),
+        lambda scores, mask=None: MASKED_SOFTMAX(2 * scores, mask),
+    ),
+    "a window": (attention, "causal_mask", only_the_latest_two),
+    "positions from 1": (cache, "position_ids", lambda *given: POSITION_IDS(*given) + 1),
+    "embeddings without sqrt(d)": (
+        *(Embedding, "forward"),
+        lambda own, tokens: nn.functional.embedding(tokens, own.weight),
+    ),
+    "a colder projection": (
+        *(Embedding, "project"),
+        lambda own, x: 2 * nn.functional.linear(x, own.weight),
+    ),
+    "another composition": (DecoderLayer, "forward", two_residuals),
+}
+MASKED_SOFTMAX, POSITION_IDS = attention.masked_softmax, cache.position_ids
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_an_edit_of_the_modules_reaches_the_search(generator, edit, monkeypatch):
+    plain = translate(generator)
+    monkeypatch.setattr(proof, "_proven", {})
+    monkeypatch.setattr(*edit)
+    model = make_peaked_model(SYMBOLS)
+    found = fresh_translation(model)
+    assert found != plain
+    assert_is_the_forward_pass(model, found)

@@ -7,6 +7,7 @@ import torch
 from reference_weights import attention_weights_of, default_dtype, numbers, shake
 
 from vaswani_plugin.modules.attention import (
+    KeysAndValues,
     MultiHeadAttention,
     merge_heads,
     scaled_dot_product_attention,
@@ -81,7 +82,7 @@ def test_causal_self_attention(need_weights, ends):
     expected, expected_weights = paper_reference.multi_head_attention(
         x[0].numpy(), x[0].numpy(), attention_weights_of(module), paper_reference.past_only(6)
     )
-    cache, begin = {}, 0
+    cache, begin = KeysAndValues(), 0
     for end in ends:
         output, weights = module(
             x[:, begin:end], is_causal=True, cache=cache, need_weights=need_weights
@@ -93,7 +94,7 @@ def test_causal_self_attention(need_weights, ends):
         else:
             assert weights is None
         begin = end
-    assert cache["key"].shape == cache["value"].shape == (1, 3, 6, 4)
+    assert cache.key.shape == cache.value.shape == (1, 3, 6, 4)
 
 
 def test_pytorchs_attention_is_equation_1_with_gradients():

@@ -18,7 +18,8 @@ from reference_weights import (
 
 from vaswani_plugin.modules.attention import MultiHeadAttention, neighbourhood
 from vaswani_plugin.modules.embedding import Embedding
-from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward
+from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward, PreNorm
+from vaswani_plugin.modules.transformer import Encoder
 
 D, PAD = 12, 1
 EPS = 1e-6  # in LayerNorm, of the authors' code
@@ -59,6 +60,35 @@ def test_dropout_is_on_the_sub_layer_and_not_on_the_residual():
     x = torch.randn(1, 4, D)
     dropped = module(x, torch.randn(1, 4, D))
     torch.testing.assert_close(dropped, module.norm(x), atol=1e-12, rtol=0)
+
+
+def test_pre_norm():
+    """Each sub-layer reads LayerNorm(x); its output is added to x itself."""
+    parts = make_attention(), make_attention(), FeedForward(D, 20)
+    layer = shake(DecoderLayer(*parts, lambda: PreNorm(D, 0.0))).eval()
+    x, memory = torch.randn(1, 4, D), torch.randn(1, 6, D)
+    found, weights = layer(x, memory, is_causal=True)[0], layer_weights_of(layer)
+    x, memory = x[0].numpy(), memory[0].numpy()
+    for name in ("self_attention", "cross_attention", "feed_forward"):
+        read = paper_reference.layer_norm(x, weights[f"{name}_norm"], EPS)
+        if name == "feed_forward":
+            y = paper_reference.feed_forward(read, weights[name])
+        else:
+            is_self = name == "self_attention"
+            others = (read, paper_reference.past_only(4)) if is_self else (memory, None)
+            y, _ = paper_reference.multi_head_attention(read, others[0], weights[name], others[1])
+        x = x + y
+    np.testing.assert_allclose(numbers(found[0]), x, **TIGHT)
+
+
+def test_a_stack_may_end_with_a_norm():
+    embedding, norm = Embedding(9, D, PAD), torch.nn.LayerNorm(D)
+    stack = embedding, torch.nn.Embedding(9, D), [make_encoder_layer()], 0.0
+    stack[1].max_positions = 9
+    plain, ending = (shake(Encoder(*stack, norm=x)).eval() for x in (None, norm))
+    tokens = torch.tensor([[4, 5, 2]])
+    torch.testing.assert_close(ending(tokens).features, norm(plain(tokens).features), **TIGHT)
+    assert len(ending.state_dict()) == len(plain.state_dict()) + 2
 
 
 @pytest.mark.parametrize("window", [0, 3])

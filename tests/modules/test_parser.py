@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from vaswani_plugin.modules.cache import Cache, WholeSequence
 from vaswani_plugin.modules.parser import (
     NextWord,
     first_tokens_of_words,
@@ -68,6 +69,9 @@ def test_the_next_word_is_projected():
         for place, column in enumerate(columns):
             expected = module.weight.detach().numpy() @ memory[row, column].numpy()
             np.testing.assert_allclose(found[row, place].detach().numpy(), expected, atol=1e-6)
-    module.is_word = torch.tensor([False, True, False])  # what opens or ends is no word
-    assert module.written(torch.tensor([[0, 1, 2, 1, 0]])).tolist() == [[0, 1, 1, 2, 2]]
+    is_word = torch.tensor([False, True, False])  # what opens or ends is no word
+    amounts, cache = is_word[torch.tensor([[0, 1, 2, 1, 0]])].long(), Cache()
+    assert WholeSequence().running_sum("words", amounts).tolist() == [[0, 1, 1, 2, 2]]
+    pieces = [cache.running_sum("words", x) for x in amounts.split((2, 3), dim=1)]
+    assert torch.cat(pieces, dim=1).tolist() == [[0, 1, 1, 2, 2]]
     assert list(module.state_dict()) == ["weight"]  # the dictionaries tell the rest

@@ -7,7 +7,8 @@ import torch
 from reference_weights import default_dtype, layer_weights_of, numbers, shake
 
 from vaswani_plugin.modules.attention import padding_mask
-from vaswani_plugin.modules.transformer import LanguageModel, Transformer, cached_positions
+from vaswani_plugin.modules.cache import Cache
+from vaswani_plugin.modules.transformer import LanguageModel, Transformer
 
 PAD, D, V = 1, 12, 20
 EPS = 1e-6  # in LayerNorm, of the authors' code
@@ -22,6 +23,7 @@ def float64():
 
 
 def make_transformer(source=V, **sizes) -> Transformer:
+    sizes.setdefault("share_embeddings", source == V)
     numbers_of = {"layers": 2, "d_model": D, "d_ff": 20, "heads": 3, "max_positions": 32} | sizes
     return shake(Transformer(source, V, PAD, **numbers_of)).eval()
 
@@ -87,9 +89,9 @@ def test_incremental_steps_are_the_full_pass():
     source, target = torch.tensor([[4, 9, 7, 2]]), torch.tensor([[2, 8, 5, 6, 7]])
     memory = model.encoder(source).features
     full = model.decoder(target, memory).features
-    cache, steps = {}, []
+    cache, steps = Cache(), []
     for end in (1, 2, 4, 5):  # one position at a time, and two at once
-        assert cached_positions(cache) == sum(step.size(1) for step in steps)
+        assert cache.length == sum(step.size(1) for step in steps)
         steps.append(model.decoder(target[:, :end], memory, cache=cache).features)
         memory = torch.full_like(memory, torch.nan)  # its keys and values are cached, too
     torch.testing.assert_close(torch.cat(steps, dim=1), full, atol=1e-12, rtol=0)
@@ -104,12 +106,17 @@ def test_a_memory_of_chosen_rows_is_that_of_their_sources():
 
 
 def test_one_matrix_where_the_vocabularies_are_one():
+    """Vocabularies of one size may be two."""
     model = make_transformer()
     assert model.encoder.embedding.weight is model.decoder.projection.weight
     assert sum(p.numel() for n, p in model.named_parameters() if "embedding" in n) == V * D
     other = make_transformer(source=V + 3)
     assert other.encoder.embedding.weight.shape == (V + 3, D)
     assert other.decoder.projection.weight is other.decoder.embedding.weight
+    two = make_transformer(share_embeddings=False)
+    assert two.encoder.embedding.weight is not two.decoder.embedding.weight
+    with pytest.raises(ValueError, match="23 and 20 tokens: no one vocabulary"):
+        make_transformer(source=V + 3, share_embeddings=True)
 
 
 def test_base_has_the_papers_size():
@@ -146,7 +153,7 @@ def test_a_longer_sequence_than_the_positions_is_refused_padding_is_not():
     for source, target in ((long, fits), (fits, long)):
         with pytest.raises(ValueError, match="a sequence of 5 tokens; the model has 4 positions"):
             model(source, target)
-    memory, cache = model.encoder(fits).features, {}
+    memory, cache = model.encoder(fits).features, Cache()
     for length in range(1, 5):
         model.decoder(long[:, :length], memory, cache=cache)
     with pytest.raises(ValueError, match="a sequence of 5 tokens"):

@@ -33,7 +33,9 @@ def are_the_full_pass(task, changes, widths, start):
 
 
 @pytest.mark.parametrize("widths", [[1], [3, 5, 2]], ids=str)
-@pytest.mark.parametrize("changes", [{"d_k": 5, "d_v": 9, "attention_scale": "none"}, {}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{"d_k": 5, "d_v": 9, "attention_scale": "none"}, {"norm": "pre"}, {}], ids=str
+)
 def test_beams_are_the_full_forward_pass(task, widths, changes, start):
     are_the_full_pass(task, changes, widths, start)
 

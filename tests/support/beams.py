@@ -44,9 +44,10 @@ def plain(model, encoded, beam):
 
 
 def packed(model, encoded, beam=4):
-    from vaswani_plugin.kernels.packed_step import Packed
+    from vaswani_plugin.kernels.packed import Packing
 
-    return Packed(model.decoder).start(model.decoder.memory(encoded), beam, True)
+    packed = Packing().of(model.decoder, final=True)
+    return packed.start(model.decoder.memory(encoded), beam, True)
 
 
 @torch.no_grad()

@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from vaswani_plugin.export.stock_fairseq import stock_model
 from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
+from vaswani_plugin.modules.parser import ParserDecoder
 from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder
 
 SIZES = {
@@ -50,9 +51,12 @@ def make_model(task: SimpleNamespace | None = None, seed: int = 1, **changes) ->
 def plain_transformer(model: VaswaniTransformer) -> EncoderDecoder:
     """The same model of `modules` alone, its weights shared."""
     e, d = model.encoder, model.decoder
-    encoder = Encoder(e.embedding, e.positions, list(e.layers), e.dropout, e.window)
-    parts = d.embedding, d.positions, list(d.layers), d.dropout, d.window
-    decoder = Decoder(*parts, d.projection, d.next_word)
+    encoder = Encoder(e.embedding, e.positions, list(e.layers), e.dropout, e.window, e.norm)
+    parts = d.embedding, d.positions, list(d.layers), d.dropout, d.window, d.norm
+    if hasattr(d, "next_word"):
+        decoder = ParserDecoder(*parts, d.projection, next_word=d.next_word)
+    else:
+        decoder = Decoder(*parts, d.projection)
     return EncoderDecoder(encoder, decoder).eval()
 
 

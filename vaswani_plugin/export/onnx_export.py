@@ -39,8 +39,8 @@ from vaswani_plugin.inference.onnx_engine import (
     past_names,
 )
 from vaswani_plugin.model.build import build
-from vaswani_plugin.modules.attention import KeyValueCache, causal_mask
-from vaswani_plugin.modules.embedding import add_positions
+from vaswani_plugin.modules.attention import KeysAndValues, causal_mask
+from vaswani_plugin.modules.cache import Cache
 from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder
 from vaswani_plugin.text.dictionary import PAD
 from vaswani_plugin.text.outputs import write_json
@@ -69,6 +69,22 @@ class EncoderGraph(nn.Module):
         return self.encoder(tokens).features
 
 
+class GraphCache(Cache):
+    """The cache of a graph, which gets the new tokens alone; `given`: see `DecoderGraph`."""
+
+    def __init__(self, given: tuple[Tensor, ...]) -> None:
+        super().__init__()
+        fours = zip(*[iter(given)] * 4, strict=True)
+        self.layers = [(KeysAndValues(a, b), KeysAndValues(c, d)) for a, b, c, d in fours]
+        self.length = given[0].size(2) if given else 0
+
+    def begin(self, tokens: Tensor, *unused: object) -> tuple[Tensor, Tensor, Tensor]:
+        """See `Cache`; there is no padding."""
+        past, self.length = self.length, self.length + tokens.size(1)
+        positions = torch.arange(past, self.length, device=tokens.device)
+        return tokens, positions, causal_mask(tokens.size(1), self.length)
+
+
 class DecoderGraph(nn.Module):
     """decoder_model.onnx, and with `with_past` decoder_with_past_model.onnx."""
 
@@ -90,24 +106,15 @@ class DecoderGraph(nn.Module):
             Logits (B, T, vocabulary), the keys and values in the order of `given`, without the
             source's with `with_past`, and the last layer's attention to the source (B, H, T, S).
         """
-        layers = self.decoder.layers
-        caches: list[tuple[KeyValueCache, KeyValueCache]] = [({}, {}) for _ in layers]
-        if self.with_past:
-            fours = zip(*[iter(given)] * 4, strict=True)
-            caches = [({"key": a, "value": b}, {"key": c, "value": d}) for a, b, c, d in fours]
-        new, past = ids.size(1), given[0].size(2) if self.with_past else 0
-        mask = causal_mask(new, past + new)
-        visible = source_mask.bool()[:, None, None]
-        positions = torch.arange(past, past + new, device=ids.device)
-        x = add_positions(self.decoder.embedding(ids), self.decoder.positions(positions))
+        cache = GraphCache(given if self.with_past else ())
         # With cached keys and values, the layers don't read the encoder output.
-        memory = x if self.with_past else given[0]
-        for number, (layer, cache) in enumerate(zip(layers, caches, strict=True), start=1):
-            is_last = number == len(layers)
-            x, _, weights = layer(x, memory, mask, visible, False, cache, False, is_last)
-        kept = (pair[: 1 if self.with_past else 2] for pair in caches)
-        present = [cache[kind] for pair in kept for cache in pair for kind in ("key", "value")]
-        return self.decoder.project(x), *present, weights
+        memory = ids.new_empty(0) if self.with_past else given[0]
+        visible = source_mask.bool()[:, None, None]
+        last = len(self.decoder.layers) - 1
+        output = self.decoder(ids, memory, visible, cache, alignment_layer=last)
+        kept = [entry for pair in cache.layers for entry in pair[: 1 if self.with_past else 2]]
+        present = [x for entry in kept for x in (entry.key, entry.value)]
+        return self.decoder.project(output.features), *present, *output.cross_weights
 
 
 def write_graphs(model: EncoderDecoder, folder: Path) -> None:

@@ -14,6 +14,7 @@ import torch
 from fairseq import utils
 from torch import Tensor
 
+from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniDecoder
 from vaswani_plugin.model.build import packing
 from vaswani_plugin.search.beam_search import Constraint, Step
 from vaswani_plugin.search.models import Beams, Dictionary, Sources, Start
@@ -94,7 +95,9 @@ class FairseqModel:
     def prepare(self) -> tuple[Start, bool]:
         """See `search.models.Model`."""
         final = getattr(self.decoder, "weights_are_final", False)
-        packed = self._packing and self._packing.of(self.decoder, final)
+        packed = None
+        if self._packing is not None and is_our_own(self.decoder):
+            packed = self._packing.of(self.decoder, final)
 
         def start(sources: Sources, beam: int, with_attention: bool) -> Beams:
             inputs = {"src_tokens": sources.tokens, **sources.more}
@@ -107,6 +110,13 @@ class FairseqModel:
             return packed.start(self.decoder.memory(encoder_out), beam, wanted)
 
         return start, packed is not None
+
+
+def is_our_own(decoder: Any) -> bool:
+    """Return whether a decoder's `forward` is `VaswaniDecoder`'s, and nobody hooked on to it."""
+    hooks = decoder._forward_hooks, decoder._forward_pre_hooks
+    has_own = "forward" in vars(decoder) or any(hooks)
+    return type(decoder).forward is VaswaniDecoder.forward and not has_own
 
 
 class ForeignBeams(RowBeams):

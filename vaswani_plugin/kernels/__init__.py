@@ -2,26 +2,26 @@
 
     model = accelerate(model)
 
-A kernel has the same value and gradient as the plain function, and calls the plain function where
-the kernel doesn't apply. Two replace no module: the packed decoding step replaces a decoder in the
-search, and `attention` chooses among PyTorch's own functions for Eq. 1 on a GPU. Parameters and
-`state_dict` stay as they are. `VASWANI_KERNELS=off` uses no kernels;
-`VASWANI_KERNELS=linear,fused_loss` uses only the named ones. `recipes/benchmarks/kernels.sh`
-measures the gain of each.
+A kernel takes the place of one leaf: a layer, or a function such as Eq. 1. Which leaf follows which
+is code of `modules` alone. Before, both are run and compared (`proof.py`): a leaf that computes
+anything else stays. Where a kernel doesn't apply, it calls the leaf. `packed_step` puts kernels
+into a copy of a decoder, for the search. Parameters and `state_dict` stay as they are.
+`VASWANI_KERNELS=off` uses no kernels; `VASWANI_KERNELS=linear,fused_loss` uses only the named ones.
+`recipes/benchmarks/kernels.sh` measures the gain of each.
 """
 
 import os
 import re
 
-import torch
 from torch import nn
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.kernels.matrix_library import chosen_library
-from vaswani_plugin.kernels.packed_step import Packing
+from vaswani_plugin.kernels.packed import Packing
+from vaswani_plugin.modules.attention import MultiHeadAttention
 
 VARIABLE = "VASWANI_KERNELS"
-NAMES = ("linear", "add_norm", "fused_loss", "packed_step", "attention")
+NAMES = ("linear", "add_norm", "fused_loss", "packed_step", "attention", "search")
 
 
 def wanted_kernels() -> tuple[str, ...]:
@@ -42,37 +42,38 @@ def accelerate(model: nn.Module) -> nn.Module:
     """Replace plain parts of a model by kernels, in place.
 
     Args:
-        model: a model built of `modules`. Parts of other classes, also of subclasses, stay. In
-            evaluation mode it gets no kernels that only serve training.
+        model: a model built of `modules`. In evaluation mode it gets no kernels that only serve
+            training.
 
     Returns:
         The model.
     """
+    from vaswani_plugin.kernels import attention, layers
+    from vaswani_plugin.kernels.fused_loss import fused_loss_of
+
     wanted = wanted_kernels()
-    linear = "linear" in wanted and chosen_library() == "onednn"
-    add_norm = "add_norm" in wanted and model.training
-    if linear or add_norm:
-        from vaswani_plugin.kernels import layers
-
-        pairs = (linear, layers.OneDNNLinear), (add_norm, layers.FusedAddNorm)
-        kernels = {kernel.equals: kernel for is_wanted, kernel in pairs if is_wanted}
-        for module in list(model.modules()):
-            for name, child in list(module.named_children()):
-                if type(child) in kernels:
-                    setattr(module, name, kernels[type(child)](child).train(child.training))
-    if "attention" in wanted:
-        # cuDNN's function plans each shape that it hasn't seen for about 10 ms, and nearly every
-        # batch of sentences has a new one: base trains faster with PyTorch's other functions.
-        torch.backends.cuda.enable_cudnn_sdp(False)
+    kinds: list[type[layers.Replacement]] = []
+    if "linear" in wanted and chosen_library() == "onednn":
+        kinds.append(layers.OneDNNLinear)
+    if "add_norm" in wanted and model.training:
+        kinds.append(layers.FusedAddNorm)
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if (kernel := layers.replacement_of(child, kinds)) is not None:
+                setattr(module, name, kernel.train(child.training))
+        if "attention" in wanted and isinstance(module, MultiHeadAttention):
+            if attention.applies_to(module):
+                module.attend = attention.fused_attention
     if "fused_loss" in wanted and hasattr(model, "projected_loss"):  # only training has a loss
-        from vaswani_plugin.kernels.fused_loss import fused_projected_loss
-        from vaswani_plugin.modules.loss import projected_loss
-
-        if model.projected_loss is projected_loss:
-            model.projected_loss = fused_projected_loss
+        model.projected_loss = fused_loss_of(model.projected_loss)
     return model
 
 
 def packing() -> Packing | None:
     """Make what packs a decoder's weights for search; None where that kernel is not wanted."""
     return Packing() if "packed_step" in wanted_kernels() else None
+
+
+def speeds_up_search() -> bool:
+    """Return whether a search takes its shortcuts: blocks of the vocabulary, softmax in place."""
+    return "search" in wanted_kernels()

@@ -17,6 +17,7 @@ constant from the weight's gradient.
 Axes: N target tokens, R tokens of a chunk, D d_model, V vocabulary.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -24,6 +25,7 @@ from torch import Tensor
 
 from vaswani_plugin.kernels.layers import applies_to
 from vaswani_plugin.kernels.matrix_library import product, takes_onednn
+from vaswani_plugin.kernels.proof import is_proven, with_gradients
 from vaswani_plugin.modules.loss import SmoothedLoss, projected_loss, smoothing_weights
 from vaswani_plugin.processor import runs_on_host
 
@@ -65,6 +67,28 @@ def fused_projected_loss(
     with plain:
         sums = _FusedLoss.apply(features, weight, target, real, epsilon, count_correct)
     return SmoothedLoss(*sums)
+
+
+def fused_loss_of(plain: Callable[..., SmoothedLoss]) -> Callable[..., SmoothedLoss]:
+    """Return the fused loss where it computes the same as the plain one, or else the plain one."""
+    if plain is fused_projected_loss:
+        return plain
+    name, functions = "The projected loss", (plain, fused_projected_loss)
+    is_equal = is_proven(name, plain, "fused_loss.py", lambda: functions, _trial)
+    return fused_projected_loss if is_equal else plain
+
+
+def _trial(compute: Callable[..., SmoothedLoss]) -> list[Tensor | None]:
+    """Two losses of random tokens, some of which are padding, with the gradients."""
+    options = {"dtype": torch.float64, "device": "cpu", "requires_grad": True}
+    inputs = [torch.randn(rows, 6, **options) for rows in (9, 23)]
+    target = torch.randint(0, 4, (9,), device="cpu")
+    results: list[Tensor | None] = []
+    for epsilon in (0.0, 0.1):
+        sums = compute(*inputs, target, epsilon, 1, True)
+        results += [sums.nll.detach(), sums.correct]
+        results += with_gradients(lambda *x, e=epsilon: compute(*x, target, e, 1).loss, inputs, [])
+    return results
 
 
 def chunk_rows(vocabulary: int, width: int, in_cache: bool) -> int:

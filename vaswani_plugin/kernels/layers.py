@@ -16,11 +16,18 @@ PyTorch gives the same masks.
 Axes: R rows (all leading axes together), D inputs, V outputs.
 """
 
+from collections.abc import Iterable
+from contextlib import nullcontext
+from typing import Any
+
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from vaswani_plugin.kernels.matrix_library import product
+from vaswani_plugin.kernels.proof import is_proven, is_touched, structure, twin, with_gradients
 from vaswani_plugin.modules.layers import AddNorm
 from vaswani_plugin.processor import runs_on_host
 
@@ -43,21 +50,28 @@ def applies_to(*tensors: Tensor, under_autocast: bool = False, on_any_device: bo
     )
 
 
-class OneDNNLinear(nn.Linear):
+class Replacement(nn.Module):
+    """A kernel in the place of a module, with its parameters and other attributes.
+
+    Attributes:
+        plain: the module, for what the kernel doesn't apply to.
+    """
+
+    def __init__(self, plain: nn.Module) -> None:
+        vars(self).update(vars(plain), plain=plain)
+
+    def as_written(self, *inputs: Tensor) -> Tensor:
+        """Compute the module's own `forward`."""
+        self.plain.training = self.training
+        return self.plain.forward(*inputs)
+
+
+class OneDNNLinear(Replacement, nn.Linear):
     """Computes the same as a plain layer, and shares its parameters."""
-
-    equals = nn.Linear
-
-    def __init__(self, plain: nn.Linear) -> None:
-        nn.Module.__init__(self)
-        self.in_features, self.out_features = plain.in_features, plain.out_features
-        self.weight, self.bias = plain.weight, plain.bias
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., D) -> (..., V)."""
-        if not applies_to(x):
-            return super().forward(x)
-        return linear(x, self.weight, self.bias)
+        return linear(x, self.weight, self.bias) if applies_to(x) else self.as_written(x)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -88,24 +102,67 @@ class _Linear(torch.autograd.Function):
         )
 
 
-class FusedAddNorm(AddNorm):
+class FusedAddNorm(Replacement, AddNorm):
     """Computes the same as a plain `AddNorm`, and shares its LayerNorm."""
 
-    equals = AddNorm
-
-    def __init__(self, plain: AddNorm) -> None:
-        nn.Module.__init__(self)
-        self.dropout, self.norm = plain.dropout, plain.norm
+    def before(self, x: Tensor) -> Tensor:
+        """See `AddNorm`."""
+        return self.plain.before(x)
 
     def forward(self, x: Tensor, sublayer_output: Tensor) -> Tensor:
         """Two (B, T, D) -> (B, T, D)."""
         drops = self.training and 0 < threshold_of(self.dropout) < LEVELS
         if not (drops and applies_to(x, sublayer_output, under_autocast=True)):
-            return super().forward(x, sublayer_output)
+            return self.as_written(x, sublayer_output)
         norm, sublayer_output = self.norm, sublayer_output.to(x.dtype)
         return _DropAddNorm.apply(
             x, sublayer_output, norm.weight, norm.bias, self.dropout, norm.eps
         )
+
+
+class SameDropout(TorchFunctionMode):
+    """In its block PyTorch's dropout draws its masks as `FusedAddNorm` does."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """See `TorchFunctionMode`."""
+        return (self.dropout if func is F.dropout else func)(*args, **(kwargs or {}))
+
+    @staticmethod
+    def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+        """Compute `torch.nn.functional.dropout`."""
+        if not training or not 0 < threshold_of(p) < LEVELS:
+            return F.dropout(x, p, training)
+        keep, scale = keep_mask(x, p)
+        return x * keep * scale
+
+
+def replacement_of(child: nn.Module, kinds: Iterable[type[Replacement]]) -> nn.Module | None:
+    """Return the kernel for a module, one of `kinds`, where it computes the same; else None."""
+    for kind in kinds:
+        plain = kind.__bases__[1]
+        if not isinstance(child, plain) or isinstance(child, Replacement):
+            continue
+        if any(map(is_touched, child.modules())):
+            continue
+
+        def leaves(kind: type[Replacement] = kind) -> tuple[nn.Module, nn.Module]:
+            copied = twin(child)
+            return copied, kind(copied)
+
+        key = kind, structure(child)
+        if is_proven(type(child).__name__, key, "layers.py", leaves, _trial):
+            return kind(child)
+    return None
+
+
+def _trial(leaf: nn.Module) -> list[Tensor | None]:
+    """As many inputs as `forward` takes, of two sentences; value and gradients."""
+    like = next(leaf.parameters())
+    count = 2 if isinstance(leaf, AddNorm) else 1
+    options = {"dtype": like.dtype, "device": "cpu", "requires_grad": True}
+    inputs = [torch.randn(2, 16, like.size(-1), **options) for _ in range(count)]
+    with nullcontext() if isinstance(leaf, Replacement) else SameDropout():
+        return with_gradients(leaf, inputs, [*leaf.parameters()])
 
 
 def threshold_of(p: float) -> int:

@@ -1,15 +1,18 @@
-"""The sub-layers of a decoder with constant weights, one position at a time.
+"""The leaves of a decoder with constant weights, for a search; called as the modules themselves.
 
 PyTorch includes oneDNN, which reads weights in its own layout up to three times as fast where there
 are few rows, as in the translation of one sentence at a time. The source is projected once; all
 beams then attend to it at every step.
 
-Axes: B texts, W beams, R = B W rows, H heads, N slots, S source length, D d_model, K d_k, V d_v;
-of `PackedLinear` D inputs, V outputs.
+Axes: B texts, W beams, H heads, N slots, S source length, D d_model, K d_k, V d_v; of
+`PackedLinear` R rows, D inputs, V outputs.
 """
 
+import copy
 import math
 from collections.abc import Callable
+from functools import cached_property
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,8 +24,11 @@ from vaswani_plugin.kernels.matrix_library import (
     has_onednn,
     onednn_product,
 )
-from vaswani_plugin.modules.attention import MultiHeadAttention
-from vaswani_plugin.modules.layers import FeedForward
+from vaswani_plugin.kernels.proof import is_touched
+from vaswani_plugin.kernels.slots import ReadMemory, SharedKeysAndValues
+from vaswani_plugin.modules.attention import KeysAndValues, MultiHeadAttention, Window
+from vaswani_plugin.modules.embedding import Embedding
+from vaswani_plugin.modules.layers import AddNorm, FeedForward
 from vaswani_plugin.processor import runs_on_host
 
 WORTH_PACKING = 2**18
@@ -49,9 +55,10 @@ class PackedLinear:
             self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight.contiguous())
 
     def __call__(self, x: Tensor) -> Tensor:
-        """(R, D) -> (R, V), in a new tensor."""
-        many = x.size(0) >= LEAST_ROWS and chosen_library() == "onednn"
-        if self.packed or (self.onednn and many):
+        """(..., D) -> (..., V), in a new tensor."""
+        if self.packed or (
+            self.onednn and chosen_library() == "onednn" and x.numel() >= LEAST_ROWS * x.size(-1)
+        ):
             then = "relu" if self.relu else "none"
             return onednn_product(x, self.weight, self.bias, then)
         y = F.linear(x, self.weight, self.bias)
@@ -68,106 +75,120 @@ def packed_by_head(heads: int, *parts: tuple[nn.Linear, float]) -> PackedLinear:
     return PackedLinear(joined("weight"), joined("bias"))
 
 
-def packed_norm(norm: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
-    """The end of a sub-layer, LayerNorm(x + sublayer), of the sum (R, D)."""
-    arguments = norm.normalized_shape, norm.weight.detach(), norm.bias.detach(), norm.eps
-    return lambda x: torch.layer_norm(x, *arguments)
+class PackedAddNorm:
+    """LayerNorm(x + Sublayer(x)), without dropout."""
 
+    def __init__(self, plain: AddNorm) -> None:
+        norm, self.before = plain.norm, plain.before
+        self.arguments = norm.normalized_shape, norm.weight.detach(), norm.bias.detach(), norm.eps
 
-class PackedSelfAttention:
-    """LayerNorm(x + SelfAttention(x)) over the slots of `BeamPast`."""
-
-    def __init__(self, attention: MultiHeadAttention, norm: nn.LayerNorm) -> None:
-        self.heads = attention.heads
-        self.d_k = attention.query.out_features // self.heads
-        self.query_key_value = packed_by_head(
-            self.heads,
-            (attention.query, attention.scale),  # Eq. 1's 1/sqrt(d_k)
-            (attention.key, 1),
-            (attention.value, 1),
-        )
-        self.output = PackedLinear(attention.output.weight, attention.output.bias)
-        self.norm = packed_norm(norm)
-        both = attention.key.out_features + attention.value.out_features
-        self.width = both // self.heads  # K + V
-
-    def __call__(self, x: Tensor, cache: Tensor, bias: Tensor) -> Tensor:
-        """Write the new keys and values into the last W of the slots in use, then attend.
-
-        `cache` (B, H, room, K + V) has the layer's slots, of which the first N are in use; `bias`
-        (B H, W, N) is 0 at slots that a beam sees, -inf at others. x: (R, D) -> (R, D).
-        """
-        texts, beams, used = cache.size(0), bias.size(1), bias.size(2)
-        projected = self.query_key_value(x).view(texts, beams, self.heads, -1)
-        projected = projected.transpose(1, 2)  # (B, H, W, K + K + V)
-        cache[:, :, used - beams : used] = projected[..., self.d_k :]
-        past = cache.flatten(0, 1)[:, :used]  # (B H, N, K + V)
-        query = projected[..., : self.d_k].flatten(0, 1)
-        weights = torch.baddbmm(bias, query, past[..., : self.d_k].transpose(1, 2)).softmax(-1)
-        attended = torch.bmm(weights, past[..., self.d_k :]).view(texts, self.heads, beams, -1)
-        attended = attended.transpose(1, 2).reshape(texts * beams, -1)
-        return self.norm(self.output(attended).add_(x))
+    def __call__(self, x: Tensor, sublayer_output: Tensor) -> Tensor:
+        """Two (..., D) -> (..., D)."""
+        return torch.layer_norm(x + sublayer_output, *self.arguments)
 
 
 class PackedFeedForward:
-    """LayerNorm(x + FFN(x)), Eq. 2."""
+    """Eq. 2, without dropout."""
 
-    def __init__(self, network: FeedForward, norm: nn.LayerNorm) -> None:
-        self.w_1 = PackedLinear(network.w_1.weight, network.w_1.bias, relu=True)
-        self.w_2 = PackedLinear(network.w_2.weight, network.w_2.bias)
-        self.norm = packed_norm(norm)
+    def __init__(self, plain: FeedForward) -> None:
+        self.w_1 = PackedLinear(plain.w_1.weight, plain.w_1.bias, relu=True)
+        self.w_2 = PackedLinear(plain.w_2.weight, plain.w_2.bias)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """(R, D) -> (R, D)."""
-        return self.norm(self.w_2(self.w_1(x)).add_(x))
+        """(..., D) -> (..., D)."""
+        return self.w_2(self.w_1(x))
 
 
-class PackedCrossAttention:
-    """Cross-attention with packed weights."""
+class PackedAttention:
+    """Multi-head attention over a `SlotCache`; other calls go to the plain module."""
 
-    def __init__(self, attention: MultiHeadAttention) -> None:
-        query, key, value = attention.query, attention.key, attention.value
-        self.heads = attention.heads
-        self.d_k = query.out_features // self.heads
-        # Eq. 1's 1/sqrt(d_k) is moved into the projection of the queries.
-        self.query_weight, self.query_bias = (
-            x.detach() * attention.scale for x in (query.weight, query.bias)
-        )
-        self.output_weight, self.output_bias = (
-            x.detach() for x in (attention.output.weight, attention.output.bias)
-        )
-        self.query = PackedLinear(self.query_weight, self.query_bias)
-        self.key_value = packed_by_head(self.heads, (key, 1), (value, 1))
-        self.output = PackedLinear(self.output_weight, self.output_bias)
+    def __init__(self, plain: MultiHeadAttention) -> None:
+        self.plain, self.heads = plain, plain.heads
+        self.d_k = plain.query.out_features // self.heads
+        self.output = PackedLinear(plain.output.weight, plain.output.bias)
 
-    def read(self, encoded: Tensor, padding: Tensor | None) -> "SourceMemory | FoldedMemory":
-        """Project the sources (B, S, D) once; `padding` (B, S) is True at padding."""
+    @cached_property
+    def query_key_value(self) -> PackedLinear:
+        """Of self-attention; Eq. 1's 1/sqrt(d_k) is moved into the projection of the queries."""
+        plain = self.plain
+        parts = (plain.query, plain.scale), (plain.key, 1), (plain.value, 1)
+        return packed_by_head(self.heads, *parts)
+
+    @cached_property
+    def key_value(self) -> PackedLinear:
+        """Of cross-attention."""
+        return packed_by_head(self.heads, (self.plain.key, 1), (self.plain.value, 1))
+
+    @cached_property
+    def query(self) -> PackedLinear:
+        """Of cross-attention, scaled."""
+        return PackedLinear(*self.scaled_query)
+
+    @property
+    def scaled_query(self) -> tuple[Tensor, Tensor]:
+        """Weight and bias of the queries' projection, with Eq. 1's 1/sqrt(d_k)."""
+        query = self.plain.query
+        return query.weight.detach() * self.plain.scale, query.bias.detach() * self.plain.scale
+
+    def __call__(
+        self,
+        query: Tensor,
+        memory: Tensor | None = None,
+        mask: Tensor | Window | None = None,
+        is_causal: bool = False,
+        cache: KeysAndValues | None = None,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """See `MultiHeadAttention`; (B, W, D) -> (B, W, D)."""
+        if memory is None and isinstance(cache, SharedKeysAndValues):
+            if mask is cache.slots.mask and not (is_causal or need_weights):
+                return self._attend_to_slots(query, cache), None
+        elif isinstance(cache, ReadMemory) and cache.key is None and not is_causal:
+            if mask is None or mask.shape[1:3] == (1, 1):
+                if cache.read is None:
+                    cache.read = self._read(memory, mask)
+                attended, weights = cache.read.attend(query, mask)
+                return attended, weights if need_weights else None
+        return self.plain(query, memory, mask, is_causal, cache, need_weights)
+
+    def _attend_to_slots(self, query: Tensor, cache: SharedKeysAndValues) -> Tensor:
+        texts, beams, _ = query.shape
+        projected = self.query_key_value(query).view(texts, beams, self.heads, -1)
+        projected = projected.transpose(1, 2)  # (B, H, W, K + K + V)
+        past = cache.write(projected[..., self.d_k :])  # (B H, N, K + V)
+        queries, bias = projected[..., : self.d_k].flatten(0, 1), cache.slots.bias_of(self.heads)
+        weights = torch.baddbmm(bias, queries, past[..., : self.d_k].transpose(1, 2)).softmax(-1)
+        attended = torch.bmm(weights, past[..., self.d_k :]).view(texts, self.heads, beams, -1)
+        return self.output(attended.transpose(1, 2).reshape(texts, beams, -1))
+
+    def _read(self, encoded: Tensor, mask: Tensor | None) -> "SourceMemory | FoldedMemory":
+        """Project the sources (B, S, D) once."""
         sentences, length, d_model = encoded.shape
-        both = self.key_value(encoded.flatten(0, 1)).view(sentences, length, self.heads, -1)
+        both = self.key_value(encoded).view(sentences, length, self.heads, -1)
         both = both.transpose(1, 2).flatten(0, 1)  # (B H, S, K + V)
-        if sentences == 1 and padding is None and self.heads * length <= 2 * d_model:
+        if sentences == 1 and mask is None and self.heads * length <= 2 * d_model:
             return FoldedMemory(self, both)
-        return SourceMemory(self, both, padding)
+        return SourceMemory(self, both)
 
 
 class SourceMemory:
-    """Keys and values (B H, S, K + V) of a batch of sources, cached; padding (B, S) or None."""
+    """Keys and values (B H, S, K + V) of a batch of sources."""
 
-    def __init__(
-        self, weights: PackedCrossAttention, keys_values: Tensor, padding: Tensor | None
-    ) -> None:
-        self.weights = weights
-        self.keys_values = keys_values
-        self.bias = None
-        if padding is not None:
-            hidden = keys_values.new_zeros(padding.shape).masked_fill_(padding, -math.inf)
-            self.bias = hidden.repeat_interleave(weights.heads, 0)[:, None]  # (B H, 1, S)
+    def __init__(self, attention: PackedAttention, keys_values: Tensor) -> None:
+        self.attention, self.keys_values = attention, keys_values
+        self.mask: Tensor | None = None  # of the latest call
+        self.bias: Tensor | None = None
 
-    def attend(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """(R, D) -> x + attention (R, D), without its LayerNorm; and the weights (B, H, W, S)."""
-        heads, d_k = self.weights.heads, self.weights.d_k
-        sentences = self.keys_values.size(0) // heads
-        query = self.weights.query(x).view(sentences, -1, heads, d_k).transpose(1, 2)
+    def attend(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Queries (B, W, D), mask (B, 1, 1, S) -> outputs (B, W, D), weights (B, H, W, S)."""
+        heads, d_k = self.attention.heads, self.attention.d_k
+        sentences, beams, _ = x.shape
+        if mask is not self.mask:
+            self.mask, self.bias = mask, None
+            if mask is not None:
+                bias = self.keys_values.new_zeros(mask.shape).masked_fill_(~mask, -math.inf)
+                self.bias = bias.expand(-1, heads, -1, -1).flatten(0, 1)  # (B H, 1, S)
+        query = self.attention.query(x).view(sentences, beams, heads, d_k).transpose(1, 2)
         query = query.flatten(0, 1)  # (B H, W, K)
         keys = self.keys_values[..., :d_k].transpose(1, 2)
         if self.bias is None:
@@ -176,17 +197,13 @@ class SourceMemory:
             scores = torch.baddbmm(self.bias, query, keys)
         weights = scores.softmax(-1)
         attended = torch.bmm(weights, self.keys_values[..., d_k:]).unflatten(0, (sentences, heads))
-        attended = attended.transpose(1, 2).reshape(x.size(0), -1)  # (R, H V)
-        return self.weights.output(attended).add_(x), weights.unflatten(0, (sentences, heads))
+        attended = attended.transpose(1, 2).reshape(sentences, beams, -1)  # (B, W, H V)
+        return self.attention.output(attended), weights.unflatten(0, (sentences, heads))
 
     def keep(self, sentences: Tensor) -> None:
         """Keep these sentences only: (B',), their numbers in the batch."""
-
-        def kept(x: Tensor) -> Tensor:
-            return x.unflatten(0, (-1, self.weights.heads))[sentences].flatten(0, 1)
-
-        self.keys_values = kept(self.keys_values)
-        self.bias = None if self.bias is None else kept(self.bias)
+        by_sentence = self.keys_values.unflatten(0, (-1, self.attention.heads))
+        self.keys_values = by_sentence[sentences].flatten(0, 1)
 
 
 class FoldedMemory:
@@ -196,23 +213,72 @@ class FoldedMemory:
     sub-layer becomes two products with a softmax between them. `keys_values`: (H, S, K + V).
     """
 
-    def __init__(self, weights: PackedCrossAttention, keys_values: Tensor) -> None:
-        heads, d_k = weights.heads, weights.d_k
+    def __init__(self, attention: PackedAttention, keys_values: Tensor) -> None:
+        heads, d_k, output = attention.heads, attention.d_k, attention.plain.output
         keys, values = keys_values[..., :d_k], keys_values[..., d_k:]
-        query = weights.query_weight.view(heads, d_k, -1)
+        weight, bias = attention.scaled_query
+        query = weight.view(heads, d_k, -1)
         self.shape = heads, keys.size(1)
         self.keys = torch.bmm(keys, query).flatten(0, 1).T  # (D, H S)
-        self.bias = torch.bmm(keys, weights.query_bias.view(heads, d_k, 1)).flatten()  # (H S,)
-        output = weights.output_weight.T.reshape(heads, values.size(2), -1)  # (H, V, D)
+        self.bias = torch.bmm(keys, bias.view(heads, d_k, 1)).flatten()  # (H S,)
+        by_head = output.weight.detach().T.reshape(heads, values.size(2), -1)  # (H, V, D)
         # A head's weights sum to 1, so each head adds its part of the bias.
-        share = weights.output_bias / heads
-        self.values = torch.baddbmm(share, values, output).flatten(0, 1)  # (H S, D)
+        share = output.bias.detach() / heads
+        self.values = torch.baddbmm(share, values, by_head).flatten(0, 1)  # (H S, D)
 
-    def attend(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def attend(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """See `SourceMemory.attend`; B is 1."""
-        weights = torch.addmm(self.bias, x, self.keys).view(-1, *self.shape).softmax(-1)
-        return torch.addmm(x, weights.flatten(1), self.values), weights.transpose(0, 1)[None]
+        scores = torch.addmm(self.bias, x[0], self.keys).view(-1, *self.shape)
+        if mask is not None:
+            scores = scores.masked_fill(~mask[0], -math.inf)
+        weights = scores.softmax(-1)  # (W, H, S)
+        return torch.mm(weights.flatten(1), self.values)[None], weights.transpose(0, 1)[None]
 
     def keep(self, sentences: Tensor) -> None:
         """See `SourceMemory.keep`: a single sentence always stays."""
         assert len(sentences) == 1
+
+
+def packed_embedding(plain: Embedding) -> Embedding:
+    """Make an embedding whose projection is packed."""
+    packed = copy.copy(plain)
+    vars(packed)["project"] = PackedLinear(plain.weight)
+    return packed
+
+
+def packed_linear(plain: nn.Linear) -> PackedLinear:
+    """Make the kernel of a linear layer."""
+    return PackedLinear(plain.weight, plain.bias)
+
+
+KERNELS: dict[type[nn.Module], Callable[..., Any]] = {
+    MultiHeadAttention: PackedAttention,
+    FeedForward: PackedFeedForward,
+    AddNorm: PackedAddNorm,
+    Embedding: packed_embedding,
+    nn.Linear: packed_linear,
+}
+"""By the leaf; `packed.py` proves them. A subclass counts as the leaf."""
+
+
+def packed(module: nn.Module, leaves: tuple[type[nn.Module], ...], made: dict[int, Any]) -> Any:
+    """Return the kernel of one of `leaves`, or else a shallow copy with kernels for its parts.
+
+    A module that someone hooked on to stays as it is. `made` are those so far, by id.
+    """
+    if id(module) not in made:
+        made[id(module)] = _packed(module, leaves, made)
+    return made[id(module)]
+
+
+def _packed(module: nn.Module, leaves: tuple[type[nn.Module], ...], made: dict[int, Any]) -> Any:
+    if is_touched(module):
+        return module
+    kind = next((leaf for leaf in leaves if isinstance(module, leaf)), None)
+    if kind is not None and not any(map(is_touched, module.modules())):
+        return KERNELS[kind](module)
+    parts = {name: packed(part, leaves, made) for name, part in module.named_children()}
+    copied = copy.copy(module)
+    # As plain attributes, too: PyTorch takes longer to find a module's parts.
+    vars(copied).update(parts, _modules={**module._modules, **parts})
+    return copied

@@ -26,6 +26,7 @@ class Architecture:
     remark: str = ""  # on the count
 
 
+TINY = {"encoder_layers": 4, "decoder_layers": 4, "d_model": 128, "d_ff": 256, "heads": 4}
 BIG = {"d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.3}
 
 ARCHITECTURES = (
@@ -57,8 +58,10 @@ ARCHITECTURES = (
     Architecture(
         "vaswani_tiny",
         "ours, after Wu et al. 2021",
-        {"encoder_layers": 4, "decoder_layers": 4, "d_model": 128, "d_ff": 256, "heads": 4},
+        TINY,
     ),
+    Architecture("vaswani_base_prenorm", "tensor2tensor's later default", {"norm": "pre"}),
+    Architecture("vaswani_tiny_prenorm", "ours, with the same", {**TINY, "norm": "pre"}),
     Architecture(
         "vaswani_debug",
         "ours, for tests",

@@ -25,7 +25,7 @@ from vaswani_plugin.modules.embedding import (
     fairseq_sinusoids,
     sinusoids,
 )
-from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward
+from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward, PreNorm
 from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder, LanguageModel
 
 Matrix = TypeVar("Matrix", bound=nn.Module)
@@ -53,7 +53,7 @@ def build(
     target: SizedDictionary,
     words: Words | None = None,
     encoder: type[Encoder] = Encoder,
-    decoder: type[Decoder] = Decoder,
+    decoder: Callable[..., Decoder] | None = None,
 ) -> EncoderDecoder:
     """Build a Transformer (section 3, Figure 1).
 
@@ -61,7 +61,7 @@ def build(
         cfg: the configuration.
         source, target: dictionaries.
         words: of a parser with `next_word`.
-        encoder, decoder: classes of the two halves.
+        encoder, decoder: classes of the two halves; with `next_word` a `ParserDecoder`.
 
     Raises:
         UserError: sizes don't fit, all embeddings are to be shared and the dictionaries differ, or
@@ -72,17 +72,19 @@ def build(
     )
     of_encoder = of_source, _positions(cfg, cfg.max_source_positions)
     layers = (encoder_layer(cfg) for _ in range(cfg.encoder_layers))
-    encodes = encoder(*of_encoder, layers, cfg.dropout, cfg.attention_window)
-    next_word = None
+    options = cfg.dropout, cfg.attention_window
+    encodes = encoder(*of_encoder, layers, *options, _last_norm(cfg))
     if cfg.next_word:
-        from vaswani_plugin.modules.parser import NextWord  # translations have none
+        from vaswani_plugin.modules.parser import NextWord, ParserDecoder  # translations have none
 
         if words is None:
             raise UserError("--next-word is for --task vaswani_parsing: no other counts words")
         next_word = NextWord(cfg.d_model, *words, source.pad(), source.eos())
+        decoder = partial(decoder or ParserDecoder, next_word=next_word)
     of_decoder = of_target, _positions(cfg, cfg.max_target_positions)
     layers = (decoder_layer(cfg) for _ in range(cfg.decoder_layers))
-    decodes = decoder(*of_decoder, layers, cfg.dropout, cfg.attention_window, projection, next_word)
+    parts = *of_decoder, layers, *options, _last_norm(cfg), projection
+    decodes = (decoder or Decoder)(*parts)
     return _initialize(cfg, EncoderDecoder(encodes, decodes))
 
 
@@ -93,7 +95,8 @@ def build_language_model(
     embedding = _embedding(cfg, dictionary)
     positions = _positions(cfg, cfg.max_target_positions)
     layers = (encoder_layer(cfg) for _ in range(cfg.decoder_layers))
-    model = kind(embedding, positions, layers, dropout=cfg.dropout, window=cfg.attention_window)
+    options = {"dropout": cfg.dropout, "window": cfg.attention_window, "norm": _last_norm(cfg)}
+    model = kind(embedding, positions, layers, **options)
     return _initialize(cfg, model)
 
 
@@ -132,6 +135,11 @@ def packing() -> Any:
     return kernels.packing()
 
 
+def has_search_shortcuts() -> Any:
+    """Return whether a search may do the same in a faster way: `kernels.speeds_up_search`."""
+    return kernels.speeds_up_search()
+
+
 def encoder_layer(cfg: Configuration) -> EncoderLayer:
     """Section 3.1; also the layer of a language model."""
     return EncoderLayer(_attention(cfg), _feed_forward(cfg), partial(_add_norm, cfg))
@@ -154,9 +162,14 @@ def _feed_forward(cfg: Configuration) -> FeedForward:
     return FeedForward(cfg.d_model, cfg.d_ff, cfg.activation_dropout)
 
 
-def _add_norm(cfg: Configuration) -> AddNorm:
+def _add_norm(cfg: Configuration) -> AddNorm | PreNorm:
     """Section 3.1."""
-    return AddNorm(cfg.d_model, cfg.dropout, cfg.layer_norm_eps)
+    kind = PreNorm if cfg.norm == "pre" else AddNorm
+    return kind(cfg.d_model, cfg.dropout, cfg.layer_norm_eps)
+
+
+def _last_norm(cfg: Configuration) -> nn.LayerNorm | None:
+    return nn.LayerNorm(cfg.d_model, cfg.layer_norm_eps) if cfg.norm == "pre" else None
 
 
 def _initialize(cfg: Configuration, model: Model) -> Model:

@@ -98,6 +98,12 @@ class Configuration(Checkpointed):
         "hand a parser's decoder the encoder's output for the word that it has to write next (not "
         "in the paper)",
     )
+    norm: str = option(
+        "post",
+        "LayerNorm after each sub-layer (post, the paper), or before it and at the end of each "
+        "stack (pre, tensor2tensor's later default)",
+        ("post", "pre"),
+    )
     layer_norm_eps: float = option(1e-6, "epsilon of LayerNorm (authors' code: 1e-6)")
     initial_weights: str = option(
         "own",

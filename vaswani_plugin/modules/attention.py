@@ -13,8 +13,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-KeyValueCache = dict[str, Tensor]
-"""Keys (B, H, S, K) under "key" and values (B, H, S, V) under "value"; empty before use."""
+
+class KeysAndValues:
+    """The keys (B, H, S, K) and values (B, H, S, V) that one attention has projected, or None."""
+
+    def __init__(self, key: Tensor | None = None, value: Tensor | None = None) -> None:
+        self.key, self.value = key, value
+
+    def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Append keys and values of new positions; return those of all."""
+        if self.key is not None and self.value is not None:
+            key, value = torch.cat((self.key, key), dim=2), torch.cat((self.value, value), dim=2)
+        self.key, self.value = key, value
+        return key, value
+
+    def select(self, rows: Tensor) -> None:
+        """Take the sequences of these numbers, (B',), in place of all; one may occur repeatedly."""
+        if self.key is not None and self.value is not None:
+            self.key, self.value = (x.index_select(0, rows) for x in (self.key, self.value))
 
 
 class Window(NamedTuple):
@@ -120,25 +136,33 @@ def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    mask: Tensor | None = None,
+    mask: Tensor | Window | None = None,
     scale: float | None = None,
+    is_causal: bool = False,
+    dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """Eq. 1, written out: softmax(Q K^T / sqrt(d_k)) V.
 
     Args:
         query, key, value: (..., T, K), (..., S, K) and (..., S, V).
-        mask: boolean, broadcastable to (..., T, S), True where a query may attend.
+        mask: boolean, broadcastable to (..., T, S), True where a query may attend; or a window.
         scale: multiplies the scores; None is the paper's 1/sqrt(d_k).
+        is_causal: hide the future. Exclusive with `mask`.
+        dropout: probability of dropping a weight (0 in the paper).
 
     Returns:
-        The outputs (..., T, V) and the weights (..., T, S). A row of weights sums to 1; a
-        query that may attend to nothing gets zeros.
+        The outputs (..., T, V) and the weights (..., T, S), before dropout. A row of weights sums
+        to 1; a query that may attend to nothing gets zeros.
     """
+    if is_causal:
+        mask = causal_mask(query.size(-2), key.size(-2), device=query.device)
+    elif isinstance(mask, Window):
+        mask = mask.mask(query.size(-2), query.device)
     if scale is None:
         scale = 1 / math.sqrt(query.size(-1))
     scores = query @ key.transpose(-2, -1) * scale
     weights = masked_softmax(scores, mask)
-    return weights @ value, weights
+    return F.dropout(weights, dropout) @ value, weights
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -167,7 +191,12 @@ class MultiHeadAttention(nn.Module):
         d_k, d_v: width of a head's queries and keys, and of its values.
         dropout: probability of dropping an attention weight (0 in the paper).
         scaled: divide the scores by sqrt(d_k), as Eq. 1 does; False is plain dot-product attention.
+
+    Attributes:
+        attend: computes Eq. 1 where nobody asks for the weights.
     """
+
+    attend = staticmethod(scaled_dot_product_attention)
 
     def __init__(
         self,
@@ -198,7 +227,7 @@ class MultiHeadAttention(nn.Module):
         memory: Tensor | None = None,
         mask: Tensor | Window | None = None,
         is_causal: bool = False,
-        cache: KeyValueCache | None = None,
+        cache: KeysAndValues | None = None,
         need_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend from `query` to `memory`, or from `query` to itself where there is no memory.
@@ -216,42 +245,20 @@ class MultiHeadAttention(nn.Module):
         """
         q = split_heads(self.query(query), self.heads)
         k, v = self._keys_and_values(query, memory, cache)
-        if is_causal and (need_weights or q.size(2) < k.size(2)):
-            # PyTorch's `is_causal` takes queries for the first positions; here they are the last.
-            mask, is_causal = causal_mask(q.size(2), k.size(2), device=q.device), False
-        if need_weights:
-            mask = mask.mask(q.size(2), q.device) if isinstance(mask, Window) else mask
-            heads, weights = scaled_dot_product_attention(q, k, v, mask, self.scale)
-            if self.training and self.dropout:
-                heads = F.dropout(weights, self.dropout) @ v
-        else:
-            heads, weights = self.attend(q, k, v, mask, is_causal), None
-        return self.output(merge_heads(heads)), weights
-
-    def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | Window | None, is_causal: bool
-    ) -> Tensor:
-        """Eq. 1 by PyTorch's function: (B, H, T, K), (B, H, S, K), (B, H, S, V) -> (B, H, T, V)."""
+        attend = scaled_dot_product_attention if need_weights else self.attend
         dropout = self.dropout if self.training else 0.0
-        if isinstance(mask, Window):
-            from vaswani_plugin.modules.restricted import restricted_attention  # few models' (4)
-
-            return restricted_attention(q, k, v, mask, dropout, self.scale)
-        return F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, scale=self.scale)
+        heads, weights = attend(q, k, v, mask, self.scale, is_causal, dropout)
+        return self.output(merge_heads(heads)), weights if need_weights else None
 
     def _keys_and_values(
-        self, query: Tensor, memory: Tensor | None, cache: KeyValueCache | None
+        self, query: Tensor, memory: Tensor | None, cache: KeysAndValues | None
     ) -> tuple[Tensor, Tensor]:
         """Return keys (B, H, S, K) and values (B, H, S, V), projected now or from the cache."""
-        if cache and memory is not None:
-            return cache["key"], cache["value"]
+        if cache is not None and memory is not None and cache.key is not None:
+            return cache.key, cache.value
         source = query if memory is None else memory
         k, v = (split_heads(project(source), self.heads) for project in (self.key, self.value))
-        if cache:
-            k, v = torch.cat((cache["key"], k), dim=2), torch.cat((cache["value"], v), dim=2)
-        if cache is not None:
-            cache["key"], cache["value"] = k, v
-        return k, v
+        return (k, v) if cache is None else cache.extend(k, v)
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

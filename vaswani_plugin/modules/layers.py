@@ -1,4 +1,4 @@
-"""Encoder and decoder layers (section 3.1), post-norm as in the paper, and Eq. 2 (section 3.3).
+"""Encoder and decoder layers (section 3.1) and Eq. 2 (section 3.3).
 
 Axes: B batch, S source length, T target length, D d_model, H heads.
 """
@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vaswani_plugin.modules.attention import KeyValueCache, MultiHeadAttention, Window
+from vaswani_plugin.modules.attention import KeysAndValues, MultiHeadAttention, Window
 
 LAYER_NORM_EPS = 1e-6
 """The authors' code; the paper names none."""
@@ -52,9 +52,33 @@ class AddNorm(nn.Module):
         self.dropout = dropout
         self.norm = nn.LayerNorm(d_model, eps=eps)
 
+    def before(self, x: Tensor) -> Tensor:
+        """Return what the sub-layer reads, (B, T, D): x itself."""
+        return x
+
     def forward(self, x: Tensor, sublayer_output: Tensor) -> Tensor:
         """Two (B, T, D) -> (B, T, D)."""
         return self.norm(x + F.dropout(sublayer_output, self.dropout, self.training))
+
+
+class PreNorm(nn.Module):
+    """Pre-norm, the later default of tensor2tensor: x + Dropout(Sublayer(LayerNorm(x))).
+
+    For the arguments see `AddNorm`. A stack of such layers ends with one more LayerNorm.
+    """
+
+    def __init__(self, d_model: int, dropout: float, eps: float = LAYER_NORM_EPS) -> None:
+        super().__init__()
+        self.dropout = dropout
+        self.norm = nn.LayerNorm(d_model, eps=eps)
+
+    def before(self, x: Tensor) -> Tensor:
+        """Return what the sub-layer reads, (B, T, D): LayerNorm(x)."""
+        return self.norm(x)
+
+    def forward(self, x: Tensor, sublayer_output: Tensor) -> Tensor:
+        """Two (B, T, D) -> (B, T, D)."""
+        return x + F.dropout(sublayer_output, self.dropout, self.training)
 
 
 class EncoderLayer(nn.Module):
@@ -65,14 +89,14 @@ class EncoderLayer(nn.Module):
     Args:
         self_attention: attention of the sequence to itself.
         feed_forward: Eq. 2.
-        add_norm: makes the `AddNorm` of one sub-layer.
+        add_norm: makes the `AddNorm` of one sub-layer, or a `PreNorm`.
     """
 
     def __init__(
         self,
         self_attention: MultiHeadAttention,
         feed_forward: FeedForward,
-        add_norm: Callable[[], AddNorm],
+        add_norm: Callable[[], AddNorm | PreNorm],
     ) -> None:
         super().__init__()
         self.self_attention = self_attention
@@ -85,13 +109,16 @@ class EncoderLayer(nn.Module):
         x: Tensor,
         mask: Tensor | Window | None = None,
         is_causal: bool = False,
-        cache: KeyValueCache | None = None,
+        cache: KeysAndValues | None = None,
         need_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """(B, S, D) -> (B, S, D) and weights (B, H, S, keys); see `MultiHeadAttention.forward`."""
-        attended, weights = self.self_attention(x, None, mask, is_causal, cache, need_weights)
+        attended, weights = self.self_attention(
+            self.self_attention_norm.before(x), None, mask, is_causal, cache, need_weights
+        )
         x = self.self_attention_norm(x, attended)
-        return self.feed_forward_norm(x, self.feed_forward(x)), weights
+        transformed = self.feed_forward(self.feed_forward_norm.before(x))
+        return self.feed_forward_norm(x, transformed), weights
 
 
 class DecoderLayer(nn.Module):
@@ -101,7 +128,7 @@ class DecoderLayer(nn.Module):
         self_attention: attention of the target to itself, under a causal mask.
         cross_attention: the paper's encoder-decoder attention.
         feed_forward: Eq. 2.
-        add_norm: makes the `AddNorm` of one sub-layer.
+        add_norm: makes the `AddNorm` of one sub-layer, or a `PreNorm`.
     """
 
     def __init__(
@@ -109,7 +136,7 @@ class DecoderLayer(nn.Module):
         self_attention: MultiHeadAttention,
         cross_attention: MultiHeadAttention,
         feed_forward: FeedForward,
-        add_norm: Callable[[], AddNorm],
+        add_norm: Callable[[], AddNorm | PreNorm],
     ) -> None:
         super().__init__()
         self.self_attention = self_attention
@@ -126,7 +153,7 @@ class DecoderLayer(nn.Module):
         self_mask: Tensor | Window | None = None,
         memory_mask: Tensor | None = None,
         is_causal: bool = False,
-        caches: tuple[KeyValueCache | None, KeyValueCache | None] = (None, None),
+        caches: tuple[KeysAndValues | None, KeysAndValues | None] = (None, None),
         need_self_weights: bool = False,
         need_cross_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
@@ -141,12 +168,15 @@ class DecoderLayer(nn.Module):
         Returns:
             (B, T, D) and the weights (B, H, T, keys) and (B, H, T, S), or None.
         """
+        query = self.self_attention_norm.before(x)
         attended, self_weights = self.self_attention(
-            x, None, self_mask, is_causal, caches[0], need_self_weights
+            query, None, self_mask, is_causal, caches[0], need_self_weights
         )
         x = self.self_attention_norm(x, attended)
+        query = self.cross_attention_norm.before(x)
         attended, cross_weights = self.cross_attention(
-            x, memory, memory_mask, False, caches[1], need_cross_weights
+            query, memory, memory_mask, False, caches[1], need_cross_weights
         )
         x = self.cross_attention_norm(x, attended)
-        return self.feed_forward_norm(x, self.feed_forward(x)), self_weights, cross_weights
+        transformed = self.feed_forward(self.feed_forward_norm.before(x))
+        return self.feed_forward_norm(x, transformed), self_weights, cross_weights

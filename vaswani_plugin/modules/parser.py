@@ -8,9 +8,14 @@ Goldberg 2017).
 Axes: B batch, S source length, T target length, D d_model.
 """
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from vaswani_plugin.modules.cache import WholeSequence
+from vaswani_plugin.modules.transformer import Decoder, Memory
 
 
 def last_tokens_of_words(tokens: Tensor, ends_word: Tensor, pad: int, eos: int) -> Tensor:
@@ -73,14 +78,11 @@ class NextWord(nn.Module):
         first = first_tokens_of_words(source, self.ends_word, self.pad, self.eos)
         return F.linear(pick_rows(memory, first), self.weight)
 
-    def written(self, symbols: Tensor) -> Tensor:
-        """Count the words among the symbols up to each position: (B, T) -> (B, T)."""
-        return self.is_word[symbols].cumsum(dim=1)
-
     def forward(self, words: Tensor, written: Tensor) -> Tensor:
         """Select the vector that is added to the decoder's input at each position, (B, T, D).
 
-        `words` (B, S + 1, D) is of the method of that name, `written` (B, T) of the other one.
+        `words` (B, S + 1, D) is of the method of that name; `written` (B, T) counts the words among
+        the symbols up to each position.
         """
         return pick_rows(words, written.clamp(max=words.size(1) - 1))
 
@@ -88,3 +90,31 @@ class NextWord(nn.Module):
 def pick_rows(x: Tensor, numbers: Tensor) -> Tensor:
     """Select rows by number: (B, N, D), (B, M) -> (B, M, D)."""
     return x.gather(1, numbers[:, :, None].expand(-1, -1, x.size(2)))
+
+
+class ParserMemory(NamedTuple):
+    """A `Memory` with the vectors of the source's words."""
+
+    features: Tensor  # encoder output, (B, S, D)
+    mask: Tensor | None  # see `Memory`
+    words: Tensor  # of `NextWord`, (B, S + 1, D)
+    select = Memory.select
+
+
+class ParserDecoder(Decoder):
+    """A decoder that reads the next word of the source, too."""
+
+    def __init__(self, *parts, next_word: NextWord, **options) -> None:
+        super().__init__(*parts, **options)
+        self.next_word = next_word
+
+    def remember(self, source: Tensor, features: Tensor, mask: Tensor | None) -> ParserMemory:
+        """See `Decoder`."""
+        return ParserMemory(features, mask, self.next_word.words(source, features))
+
+    def inputs(
+        self, tokens: Tensor, positions: Tensor, memory: ParserMemory, cache: WholeSequence
+    ) -> Tensor:
+        """See `Decoder`."""
+        written = cache.running_sum("words", self.next_word.is_word[tokens].long())
+        return self.embed(tokens, positions) + self.next_word(memory.words, written)

@@ -6,19 +6,18 @@ Axes: B batch, S source length, T target length, D d_model, H heads, V vocabular
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vaswani_plugin.modules.attention import (
-    KeyValueCache,
     MultiHeadAttention,
     Window,
     neighbourhood,
     padding_mask,
-    past_mask,
 )
+from vaswani_plugin.modules.cache import WholeSequence
 from vaswani_plugin.modules.embedding import (
     Embedding,
     SinusoidalPositions,
@@ -26,12 +25,6 @@ from vaswani_plugin.modules.embedding import (
     position_ids,
 )
 from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward
-
-if TYPE_CHECKING:
-    from vaswani_plugin.modules.parser import NextWord  # translations have none
-
-Cache = dict[str, KeyValueCache]
-"""Caches of a decoder's attentions, by the attention's name; empty before the first step."""
 
 
 class Output(NamedTuple):
@@ -46,12 +39,11 @@ class Memory(NamedTuple):
     """What a decoder reads of a batch of sources."""
 
     features: Tensor  # encoder output, (B, S, D)
-    mask: Tensor | None  # boolean (B, 1, 1, S), False at padding; None: there is no padding
-    words: Tensor | None = None  # of a parser with `NextWord`, (B, S + 1, D)
+    mask: Tensor | None = None  # boolean (B, 1, 1, S), False at padding; None: there is none
 
     def select(self, rows: Tensor) -> "Memory":
         """Return the rows of these numbers, (B',); a number may occur repeatedly."""
-        return Memory(*(None if x is None else x.index_select(0, rows) for x in self))
+        return self._make(None if x is None else x.index_select(0, rows) for x in self)
 
 
 class Stack(nn.Module):
@@ -63,6 +55,7 @@ class Stack(nn.Module):
         layers: the N layers.
         dropout: P_drop, on embeddings + positions (section 5.4).
         window: r of restricted self-attention (section 4); 0 attends everywhere.
+        norm: LayerNorm of the last layer's output, for layers of `PreNorm`; the paper has none.
 
     Attributes:
         run_layer: in training `run_layer(layer, *arguments)` is called in place of
@@ -76,6 +69,7 @@ class Stack(nn.Module):
         layers: Iterable[nn.Module],
         dropout: float,
         window: int = 0,
+        norm: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.padding_idx = embedding.padding_idx
@@ -84,19 +78,31 @@ class Stack(nn.Module):
         self.embedding = embedding
         self.positions = positions
         self.layers = nn.ModuleList(layers)
+        self.norm = norm
         self.run_layer: Callable[..., tuple] | None = None
 
-    def embed(self, tokens: Tensor, past: int = 0) -> Tensor:
-        """Add positions to the embeddings: (B, T) -> (B, T - past, D).
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """Add positions (B, T), numbers, to the embeddings of tokens: (B, T) -> (B, T, D)."""
+        x = add_positions(self.embedding(tokens), self.positions(positions))
+        return F.dropout(x, self.dropout, self.training)
+
+    def require_positions(self, length: int, positions: Tensor) -> None:
+        """Refuse sequences that are longer than the table of positions.
+
+        Args:
+            length: of the batch, padding included; a shorter one needs no look at `positions`.
+            positions: numbers of the new tokens.
 
         Raises:
-            ValueError: when a sequence is longer than the table of positions.
+            ValueError: says how long the longest sequence is.
         """
-        ids, most = position_ids(tokens, self.padding_idx), self.positions.max_positions
-        if tokens.size(1) > most and (longest := int(ids.max()) + 1) > most:  # not only padding
+        most = self.positions.max_positions
+        if length > most and (longest := int(positions.max()) + 1) > most:  # not only padding
             raise ValueError(f"a sequence of {longest} tokens; the model has {most} positions")
-        x = add_positions(self.embedding(tokens[:, past:]), self.positions(ids[:, past:]))
-        return F.dropout(x, self.dropout, self.training)
+
+    def finish(self, x: Tensor) -> Tensor:
+        """Return the stack's output, given the last layer's, (B, T, D)."""
+        return x if self.norm is None else self.norm(x)
 
     def run(self, layer: nn.Module, *arguments) -> tuple:
         """Call `layer(*arguments)`; in training call `run_layer` where there is one."""
@@ -119,19 +125,18 @@ class Encoder(Stack):
         mask: Tensor | Window | None = padding_mask(tokens, self.padding_idx) if is_padded else None
         if self.window:
             mask = neighbourhood(self.window, mask)
-        x = self.embed(tokens)
+        positions = position_ids(tokens, self.padding_idx)
+        self.require_positions(tokens.size(1), positions)
+        x = self.embed(tokens, positions)
         all_weights = []
         for layer in self.layers:
             x, weights = self.run(layer, x, mask, False, None, need_weights)
             all_weights += [weights] if need_weights else []
-        return Output(x, all_weights, [])
+        return Output(self.finish(x), all_weights, [])
 
 
 class Decoder(Stack):
-    """Right half of Figure 1. `projection` is the pre-softmax linear transformation, V x D.
-
-    A parser's decoder may read the next word of the source, `next_word`.
-    """
+    """Right half of Figure 1. `projection` is the pre-softmax linear transformation, V x D."""
 
     def __init__(
         self,
@@ -140,50 +145,60 @@ class Decoder(Stack):
         layers: Iterable[DecoderLayer],
         dropout: float,
         window: int = 0,
+        norm: nn.Module | None = None,
         projection: Embedding | None = None,
-        next_word: "NextWord | None" = None,
     ) -> None:
-        super().__init__(embedding, positions, layers, dropout, window)
+        super().__init__(embedding, positions, layers, dropout, window, norm)
         self.projection = embedding if projection is None else projection
-        self.next_word = next_word
+
+    def remember(self, source: Tensor, features: Tensor, mask: Tensor | None) -> Memory:
+        """Make what `forward` reads of sources (B, S), given the encoder's output (B, S, D)."""
+        return Memory(features, mask)
+
+    def inputs(
+        self, tokens: Tensor, positions: Tensor, memory: Memory, cache: WholeSequence
+    ) -> Tensor:
+        """Return the first layer's input for the new tokens, (B, T') -> (B, T', D)."""
+        return self.embed(tokens, positions)
 
     def forward(
         self,
         tokens: Tensor,
-        memory: Tensor,
+        memory: Memory | Tensor,
         memory_mask: Tensor | None = None,
-        cache: Cache | None = None,
+        cache: WholeSequence | None = None,
         right_padded: bool = False,
         need_weights: bool = False,
         alignment_layer: int | None = None,
-        added: Tensor | None = None,
     ) -> Output:
         """Compute the features of each next token.
 
         Args:
             tokens: the target shifted right, (B, T).
-            memory: encoder output, (B, S, D).
-            memory_mask: boolean, broadcastable to (B, H, T, S), False at padding.
-            cache: keys and values; only positions that are not yet cached are computed.
+            memory: encoder output, (B, S, D), or what `remember` makes of it.
+            memory_mask: boolean, broadcastable to (B, H, T, S), False at padding; of a `Memory` its
+                own mask is taken.
+            cache: a `Cache`; only positions that it doesn't have yet are computed.
             right_padded: the caller promises that padding only follows the tokens; saves a mask.
             need_weights: return the weights of every layer.
             alignment_layer: return this layer's cross-attention weights (0 is the first layer).
-            added: vectors to add to embeddings + positions, (B, T', D).
         """
-        past = cached_positions(cache)
-        mask = past_mask(tokens, self.padding_idx, past, self.window, right_padded)
-        x = self.embed(tokens, past)
-        x = x if added is None else x + added
+        if isinstance(memory, Tensor):
+            memory = Memory(memory, memory_mask)
+        cache = WholeSequence() if cache is None else cache
+        new, positions, mask = cache.begin(tokens, self.padding_idx, self.window, right_padded)
+        self.require_positions(cache.length, positions)
+        x = self.inputs(new, positions, memory, cache)
+        source, source_mask, is_causal = memory.features, memory.mask, mask is None
         all_self, all_cross = [], []
         for number, layer in enumerate(self.layers):
-            caches = tuple(layer_cache(cache, number, kind) for kind in ("self", "cross"))
-            need_cross = need_weights or number == alignment_layer
+            wanted = need_weights, need_weights or number == alignment_layer
             x, self_weights, cross_weights = self.run(
-                layer, x, memory, mask, memory_mask, mask is None, caches, need_weights, need_cross
+                layer, x, source, mask, source_mask, is_causal, cache.entries(number), *wanted
             )
-            all_self += [self_weights] if need_weights else []
-            all_cross += [cross_weights] if need_cross else []
-        return Output(x, all_self, all_cross)
+            all_self += [self_weights] if wanted[0] else []
+            all_cross += [cross_weights] if wanted[1] else []
+        return Output(self.finish(x), all_self, all_cross)
 
     def project(self, features: Tensor) -> Tensor:
         """(..., D) -> logits (..., V)."""
@@ -200,16 +215,17 @@ class LanguageModel(Stack):
     def forward(
         self,
         tokens: Tensor,
-        cache: Cache | None = None,
+        cache: WholeSequence | None = None,
         right_padded: bool = False,
     ) -> Output:
         """Compute the features of each next token of texts shifted right; see `Decoder.forward`."""
-        past = cached_positions(cache)
-        mask = past_mask(tokens, self.padding_idx, past, self.window, right_padded)
-        x = self.embed(tokens, past)
+        cache = WholeSequence() if cache is None else cache
+        new, positions, mask = cache.begin(tokens, self.padding_idx, self.window, right_padded)
+        self.require_positions(cache.length, positions)
+        x = self.embed(new, positions)
         for number, layer in enumerate(self.layers):
-            x, _ = self.run(layer, x, mask, mask is None, layer_cache(cache, number, "self"), False)
-        return Output(x, [], [])
+            x, _ = self.run(layer, x, mask, mask is None, cache.entries(number)[0], False)
+        return Output(self.finish(x), [], [])
 
     def project(self, features: Tensor) -> Tensor:
         """(..., D) -> logits (..., V)."""
@@ -227,21 +243,16 @@ class EncoderDecoder(nn.Module):
         """Encode sources (B, S); for `is_padded` see `Encoder.forward`."""
         features = self.encoder(source, is_padded=is_padded).features
         mask = padding_mask(source, self.encoder.padding_idx) if is_padded else None
-        next_word = self.decoder.next_word
-        return Memory(features, mask, next_word and next_word.words(source, features))
+        return self.decoder.remember(source, features, mask)
 
     def decode(
-        self, target: Tensor, memory: Memory, cache: Cache | None = None, **options
+        self, target: Tensor, memory: Memory, cache: WholeSequence | None = None, **options
     ) -> Output:
         """Compute the features of each next token of targets shifted right, (B, T).
 
         For cache and options see `Decoder.forward`.
         """
-        added = None
-        if memory.words is not None:
-            written = self.decoder.next_word.written(target)[:, cached_positions(cache) :]
-            added = self.decoder.next_word(memory.words, written)
-        return self.decoder(target, memory.features, memory.mask, cache, added=added, **options)
+        return self.decoder(target, memory, cache=cache, **options)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Source (B, S) and target shifted right (B, T) -> logits of the next tokens (B, T, V)."""
@@ -251,18 +262,17 @@ class EncoderDecoder(nn.Module):
 class Transformer(EncoderDecoder):
     """Figure 1 from numbers; the defaults are the base model (Table 3, first line).
 
-    Vocabularies of the same size are taken for one vocabulary. Then one matrix embeds source and
-    target and projects (section 3.4); otherwise only target and projection share a matrix.
-
     Args:
         source_vocabulary, target_vocabulary: numbers of tokens.
         padding_idx: number of the padding in both.
         layers: N, of the encoder and of the decoder.
         d_model, d_ff, heads, dropout: the paper's names; d_k = d_v = d_model / heads.
         max_positions: longest sequence in tokens.
+        share_embeddings: source and target have one vocabulary, and one matrix embeds both and
+            projects (section 3.4); False: only target and projection share a matrix.
 
     Raises:
-        ValueError: the heads don't divide d_model.
+        ValueError: the heads don't divide d_model, or one matrix is to have two sizes.
     """
 
     def __init__(
@@ -276,7 +286,11 @@ class Transformer(EncoderDecoder):
         heads: int = 8,
         dropout: float = 0.1,
         max_positions: int = 1024,
+        share_embeddings: bool = True,
     ) -> None:
+        if share_embeddings and source_vocabulary != target_vocabulary:
+            sizes = f"{source_vocabulary} and {target_vocabulary} tokens"
+            raise ValueError(f"{sizes}: no one vocabulary; give share_embeddings=False")
         if d_model % heads:
             raise ValueError(f"{heads} heads don't divide d_model, {d_model}")
 
@@ -290,7 +304,7 @@ class Transformer(EncoderDecoder):
             return AddNorm(d_model, dropout)
 
         target = source = Embedding(target_vocabulary, d_model, padding_idx)
-        if source_vocabulary != target_vocabulary:
+        if not share_embeddings:
             source = Embedding(source_vocabulary, d_model, padding_idx)
         positions = SinusoidalPositions(max_positions, d_model)
         encoder = (EncoderLayer(attention(), feed_forward(), add_norm) for _ in range(layers))
@@ -301,13 +315,3 @@ class Transformer(EncoderDecoder):
             Encoder(source, positions, encoder, dropout),
             Decoder(target, positions, decoder, dropout),
         )
-
-
-def cached_positions(cache: Cache | None) -> int:
-    """Return the number of positions in a decoder's cache; 0 where there is no cache."""
-    return cache["layers.0.self_attention"]["key"].size(2) if cache else 0
-
-
-def layer_cache(cache: Cache | None, number: int, kind: str) -> KeyValueCache | None:
-    """Return the cache of one attention, made if it is missing; None where there is no cache."""
-    return None if cache is None else cache.setdefault(f"layers.{number}.{kind}_attention", {})

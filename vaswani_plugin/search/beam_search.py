@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.model.build import has_search_shortcuts
 from vaswani_plugin.processor import runs_on_host
 from vaswani_plugin.search.finished import (
     FairseqRules,
@@ -274,7 +275,8 @@ def best(log_p: Tensor, so_far: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """
     sentences, beams, vocabulary = log_p.shape
     width = vocabulary // BLOCKS
-    if beams * width < 4 * count or log_p.numel() < WORTH_BLOCKS:
+    is_small = beams * width < 4 * count or log_p.numel() < WORTH_BLOCKS
+    if is_small or not has_search_shortcuts():
         return (log_p + so_far[:, :, None]).flatten(1).topk(count, dim=1)
     # A block is every width-th token: its maximum is then taken over whole vectors.
     maxima = log_p[..., : BLOCKS * width].unflatten(2, (BLOCKS, width)).amax(dim=2)

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.model.build import SizedDictionary, packing
+from vaswani_plugin.model.build import SizedDictionary, has_search_shortcuts, packing
 from vaswani_plugin.modules.transformer import EncoderDecoder
 from vaswani_plugin.processor import runs_on_host
 
@@ -232,7 +232,7 @@ class Ensemble:
             logits /= self.temperature
         elif getattr(member, "normalized", False):
             return logits
-        if not runs_on_host(logits.device):
+        if not runs_on_host(logits.device) or not has_search_shortcuts():
             return logits.log_softmax(-1)
         # In place: new memory would cost more time than the function itself.
         return torch.ops.aten._log_softmax.out(logits, -1, False, out=logits)

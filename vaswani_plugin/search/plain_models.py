@@ -16,10 +16,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vaswani_plugin.model.build import packing
+from vaswani_plugin.modules.cache import Cache
 from vaswani_plugin.modules.one_layer import OneLayerLanguageModel
 from vaswani_plugin.modules.recurrent import RecurrentMemory, RecurrentOutput, TargetReader
 from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel
-from vaswani_plugin.modules.transformer import Cache, EncoderDecoder, LanguageModel, Memory
+from vaswani_plugin.modules.transformer import EncoderDecoder, LanguageModel, Memory
 from vaswani_plugin.search.models import (
     Beams,
     EncoderDecoderModel,
@@ -62,7 +63,7 @@ class CachedBeams(RowBeams):
     def __init__(self, model: EncoderDecoder, memory: Memory, with_attention: bool) -> None:
         self.model, self.memory, self.project = model, memory, model.decoder.project
         self.layer = len(model.decoder.layers) - 1 if with_attention else None
-        self.cache: Cache = {}
+        self.cache = Cache()
         self.history = memory.features.new_empty(len(memory.features), 0, dtype=torch.long)
 
     def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
@@ -80,9 +81,7 @@ class CachedBeams(RowBeams):
     def select_rows(self, rows: Tensor) -> None:
         """See `RowBeams`."""
         self.memory, self.history = self.memory.select(rows), self.history.index_select(0, rows)
-        for kept in self.cache.values():
-            for name, tensor in kept.items():
-                kept[name] = tensor.index_select(0, rows)
+        self.cache.select(rows)
 
 
 class RecurrentModel(EncoderDecoderModel):

@@ -23,11 +23,12 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.defaults import LANGUAGE_MODEL_TASK, task_of
 from vaswani_plugin.model.architectures import Architecture
 from vaswani_plugin.model.configuration import Configuration
+from vaswani_plugin.modules.cache import Cache
 from vaswani_plugin.modules.loss import projected_loss
 from vaswani_plugin.modules.transformer import Stack
 
-IncrementalState = dict[str, dict[str, Tensor]]
-"""The cache of `modules.transformer` under fairseq's name."""
+IncrementalState = dict[str, Any]
+"""fairseq's name for what a decoder keeps: a `Cache`, or tensors by name, each under a key."""
 EncoderOut = dict[str, list[Tensor]]
 """The output of an encoder, by name."""
 BATCH_SECOND = ("encoder_out", "state")
@@ -60,7 +61,7 @@ class CausalDecoder(FairseqIncrementalDecoder):
     max_target_positions: int
     trains_right_padded: bool = False  # whether training batches are padded on the right only
     weights_are_final: bool = False
-    batch_axis: int = 0  # of the tensors in a cache
+    batch_axis: int = 0  # of the tensors in an incremental state
 
     def __init__(self) -> None:
         super().__init__(dictionary=None)
@@ -77,6 +78,10 @@ class CausalDecoder(FairseqIncrementalDecoder):
         """
         return self.training and self.trains_right_padded
 
+    def cache(self, incremental_state: IncrementalState | None) -> Cache | None:
+        """Return the cache that fairseq's incremental state holds, made if it is missing."""
+        return None if incremental_state is None else incremental_state.setdefault("cache", Cache())
+
     def output_layer(self, features: Tensor) -> Tensor:
         """Project features (..., D) to logits (..., V)."""
         return self.project(features)
@@ -86,6 +91,9 @@ class CausalDecoder(FairseqIncrementalDecoder):
     ) -> None:
         """Reorder the rows of every cache in place: the new row i is the old `new_order[i]`."""
         for cache in incremental_state.values():
+            if isinstance(cache, Cache):
+                cache.select(new_order)
+                continue
             for name, tensor in cache.items():
                 cache[name] = tensor.index_select(self.batch_axis, new_order)
 

@@ -69,7 +69,7 @@ class TextModel(ProjectedLoss, FairseqLanguageModel):
 class LanguageDecoder(LanguageModel, TextDecoder):
     """`modules.language_model.LanguageModel` as fairseq's models expect it."""
 
-    equals = LanguageModel
+    read = LanguageModel.forward  # for our search
 
     def forward(
         self,
@@ -83,7 +83,7 @@ class LanguageDecoder(LanguageModel, TextDecoder):
 
         `src_tokens` is the text shifted right, (B, T), padded on either side.
         """
-        x = super().forward(src_tokens, incremental_state, self.right_padded).features
+        x = super().forward(src_tokens, self.cache(incremental_state), self.right_padded).features
         return (x if features_only else self.output_layer(x)), {"attn": [None]}
 
 

@@ -25,7 +25,8 @@ from vaswani_plugin.fairseq_plugin.models._common import (
 from vaswani_plugin.model.architectures import ARCHITECTURES, PARSERS
 from vaswani_plugin.model.build import accelerated, build
 from vaswani_plugin.model.configuration import Configuration
-from vaswani_plugin.modules.transformer import Decoder, Encoder, Memory, cached_positions
+from vaswani_plugin.modules.parser import ParserDecoder
+from vaswani_plugin.modules.transformer import Decoder, Encoder, Memory
 
 
 class VaswaniEncoder(Encoder, SourceEncoder):
@@ -64,9 +65,10 @@ class VaswaniDecoder(Decoder, CausalDecoder):
     Attributes:
         alignment_wanted: whether incremental decoding returns the attention to the source, for
             fairseq's alignments and its replacing of unknown words. False saves the work.
+        read: the `forward` of `modules`, for our search.
     """
 
-    equals = Decoder
+    read = Decoder.forward
     alignment_wanted = True
 
     def memory(self, encoder_out: EncoderOut) -> Memory:
@@ -74,10 +76,7 @@ class VaswaniDecoder(Decoder, CausalDecoder):
         features = encoder_out["encoder_out"][0].transpose(0, 1)  # (S, B, D) -> (B, S, D)
         padding = encoder_out["encoder_padding_mask"]
         mask = ~padding[0][:, None, None, :] if padding else None
-        words = None
-        if self.next_word is not None:
-            words = self.next_word.words(encoder_out["src_tokens"][0], features)
-        return Memory(features, mask, words)
+        return self.remember(encoder_out["src_tokens"][0], features, mask)
 
     def forward(
         self,
@@ -108,18 +107,12 @@ class VaswaniDecoder(Decoder, CausalDecoder):
             wants_alignment = wants_alignment and self.alignment_wanted
         if wants_alignment and alignment_layer is None:
             alignment_layer = len(self.layers) - 1
-        memory, added = self.memory(encoder_out), None
-        if memory.words is not None:
-            written = self.next_word.written(prev_output_tokens)
-            added = self.next_word(memory.words, written[:, cached_positions(incremental_state) :])
         output = super().forward(
             prev_output_tokens,
-            memory.features,
-            memory.mask,
-            incremental_state,
-            self.right_padded,
+            self.memory(encoder_out),
+            cache=self.cache(incremental_state),
+            right_padded=self.right_padded,
             alignment_layer=alignment_layer if wants_alignment else None,
-            added=added,
         )
         attention = output.cross_weights[0].mean(dim=1) if wants_alignment else None
         x = output.features
@@ -131,6 +124,10 @@ class VaswaniDecoder(Decoder, CausalDecoder):
         """`forward` without the projection: features (B, T', D), and the last layer's `attn`."""
         options.setdefault("alignment_layer", len(self.layers) - 1)
         return self(prev_output_tokens, encoder_out, features_only=True, **options)
+
+
+class VaswaniParserDecoder(ParserDecoder, VaswaniDecoder):
+    """`modules.parser.ParserDecoder` as fairseq's models expect it."""
 
 
 @register_model("vaswani_transformer", dataclass=VaswaniTransformerConfig)
@@ -145,7 +142,8 @@ class VaswaniTransformer(TranslationModel):
         if cfg.next_word and hasattr(task, "grammar"):
             words = task.grammar.ends_word, task.grammar.is_word
         source, target = task.source_dictionary, task.target_dictionary
-        built = build(cfg, source, target, words, VaswaniEncoder, VaswaniDecoder)
+        decoder = VaswaniParserDecoder if cfg.next_word else VaswaniDecoder
+        built = build(cfg, source, target, words, VaswaniEncoder, decoder)
         for stack in (built.encoder, built.decoder):
             set_training_switches(stack, cfg)
         return accelerated(cls.joined(built.encoder, built.decoder, cfg, task))

@@ -1,0 +1,133 @@
+"""Proof by numbers: a kernel takes a leaf's place only where both compute the same.
+
+Both run on small random inputs of the real widths, with random weights and under the same random
+numbers. So an edited equation, a subclass, one more parameter and dropout in another place are all
+one case: the results differ, the leaf stays as it is written, and one line of the log says so. The
+result holds for the process: for the classes, options, shapes, type and device of the leaf.
+"""
+
+import copy
+import logging
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+logger = logging.getLogger(__name__)
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5}
+"""Greatest difference, over the greatest number; in types of 16 bits `ROUGH`."""
+ROUGH = 0.05
+OPTIONS = int, float, str, tuple
+Trial = Callable[[Any], list[Tensor | None]]
+"""Runs a leaf, or its kernel; returns the results, None for a missing gradient."""
+
+_OF_EVERY_MODULE = frozenset(vars(nn.Module())) - {"training"}
+_proven: dict[Hashable, bool] = {}
+
+
+def is_touched(part: nn.Module) -> bool:
+    """Return whether someone hooked on to a module, or gave it a `forward` of its own."""
+    # PyTorch has no public name for a module's hooks.
+    hooks = part._forward_hooks, part._forward_pre_hooks, part._backward_hooks
+    return "forward" in vars(part) or any(hooks) or bool(part._backward_pre_hooks)
+
+
+def structure(module: nn.Module) -> Hashable:
+    """Return all that decides what a module computes, but for the values of its weights."""
+    return tuple(map(_structure_of, module.modules()))
+
+
+def _is_function(value: Any) -> bool:
+    return callable(value) and not isinstance(value, nn.Module)
+
+
+def _structure_of(part: nn.Module) -> Hashable:
+    options = tuple(
+        (name, value)
+        for name, value in vars(part).items()
+        if name not in _OF_EVERY_MODULE
+        and (value is None or isinstance(value, OPTIONS) or _is_function(value))
+    )
+    tensors = tuple(
+        (name, None if x is None else (x.shape, x.dtype, x.device.type))
+        for name, x in (*part._parameters.items(), *part._buffers.items())
+    )
+    return type(part), type(part).forward, is_touched(part), options, tensors, (*part._modules,)
+
+
+def twin(module: nn.Module, rows: dict[int, int] | None = None, on_cpu: bool = True) -> nn.Module:
+    """Copy a module with random weights, so that a parameter that is 0 or 1 at first counts, too.
+
+    `rows` are the greatest numbers of rows by a parameter's id; all other shapes stay.
+    """
+    memo: dict[int, Any] = {}
+    for part in module.modules():  # what else a module refers to, such as a dictionary, is shared
+        others = (value for name, value in vars(part).items() if name not in _OF_EVERY_MODULE)
+        memo |= {id(x): x for x in others if not isinstance(x, (Tensor, nn.Module, list, dict))}
+    for parameter in module.parameters():
+        shape = parameter[: (rows or {}).get(id(parameter))].shape if parameter.dim() else ()
+        bound = (3 / shape[-1]) ** 0.5 if len(shape) > 1 else 1.0
+        values = torch.empty(shape, dtype=parameter.dtype, device="cpu").uniform_(-bound, bound)
+        values = values if on_cpu else values.to(parameter.device)
+        memo[id(parameter)] = nn.Parameter(values, parameter.requires_grad)
+    return copy.deepcopy(module, memo)
+
+
+def is_proven(
+    name: str | None, key: Hashable, file: str, leaves: Callable[[], Iterable[Any]], trial: Trial
+) -> bool:
+    """Return whether a leaf and its kernel give the same results; asked anew for a new key only.
+
+    Args:
+        name: of the leaf, for the log; None: nothing is logged.
+        key: what the results depend on.
+        file: of the kernel, in this folder.
+        leaves: makes a leaf and its kernel with the same weights.
+        trial: runs either; both times with the same random numbers.
+    """
+    if key not in _proven:
+        _proven[key] = _agree(leaves, trial)
+        if name and not _proven[key]:
+            logger.warning(
+                f"{name} does not compute what vaswani_plugin/kernels/{file} does: it runs as it "
+                f"is written, slower. Change the kernel, too, or set VASWANI_KERNELS=off"
+            )
+    return _proven[key]
+
+
+def _agree(leaves: Callable[[], Iterable[Any]], trial: Trial) -> bool:
+    results = []
+    with torch.random.fork_rng(devices=()), torch.no_grad():
+        torch.default_generator.manual_seed(5)
+        try:
+            for leaf in leaves():
+                torch.default_generator.manual_seed(7)
+                results.append(trial(leaf))
+        except Exception:  # a kernel may find a parameter missing, or of another shape
+            logger.debug("the proof of a kernel failed", exc_info=True)
+            return False
+    return len(results[0]) == len(results[1]) and all(map(is_close, *results))
+
+
+def is_close(expected: Tensor | None, actual: Tensor | None) -> bool:
+    """Return whether two results are equal but for rounding."""
+    if expected is None or actual is None:
+        return expected is actual
+    if expected.shape != actual.shape or expected.dtype != actual.dtype:
+        return False
+    tolerance = TOLERANCE.get(expected.dtype, ROUGH)
+    scale = max(1.0, float(expected.abs().nan_to_num().max())) if expected.numel() else 1.0
+    return torch.allclose(expected, actual, rtol=0, atol=tolerance * scale, equal_nan=True)
+
+
+def with_gradients(
+    leaf: Any, inputs: list[Tensor], parameters: list[Tensor]
+) -> list[Tensor | None]:
+    """Run a leaf; return its value, and the gradients of inputs and parameters."""
+    with torch.enable_grad():
+        y = leaf(*inputs)
+        weights = torch.arange(y.numel(), dtype=y.dtype).view(y.shape) / y.numel() - 0.5
+        leaves = [x for x in (*inputs, *parameters) if x.requires_grad]
+        gradients = torch.autograd.grad((y * weights).sum(), leaves, allow_unused=True)
+    return [y.detach(), *gradients]
