@@ -26,8 +26,8 @@ from vaswani_plugin.text.programs import run  # noqa: E402
 
 REMEDY = (
     "Does line N of one file translate line N of the other? Then more updates or pairs may help, "
+    "with little text the settings of recipes/own_text.sh: docs/how-to/errors.md."
 )
-REMEDY += "with little text the settings of recipes/own_text.sh: docs/how-to/errors.md."
 PACKAGES = {"torch": "torch", "fairseq": "fairseq-fixed", "plugin": "vaswani-plugin"}
 MAX_UPDATE = re.compile(r"'max_update': (\d+)")
 PATIENCE = re.compile(r"'patience': \d")  # -1: the validation loss does not end the training
