@@ -108,6 +108,14 @@ def test_equals_fairseq_interactive(folder, bundle, translate, run_fairseq, tmp_
     assert lines_of(out) == [o["hypotheses"][0]["text"] for o in objects]
 
 
+def test_samples_are_those_of_python(translate, translator):
+    flags = ("--sampling", "--nbest", 3, "--top-k", 5, "--temperature", 2.0, "--seed", 7)
+    options = {"sampling": True, "nbest": 3, "top_k": 5, "temperature": 2.0, "seed": 7}
+    found = translator.translate("a bird", align=False, **options).hypotheses
+    expected = [f"1\t{h.score:.6f}\t{h.text}" for h in found]
+    assert lines_of(translate(b"a bird\n", *flags)[1]) == expected
+
+
 def test_a_carriage_return_inside_a_line_is_refused_and_invisible_characters_go(translate):
     code, out, err = translate(b"a bird\ra bird\ra bird\r")
     assert (code, out) == (1, "") and "standard input:1: a carriage return" in err and "tr" in err

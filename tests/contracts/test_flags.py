@@ -24,13 +24,17 @@ RANGES = {
     "positive_int": (1, 10**20 - 1),
     "non_negative_int": (0, 10**20 - 1),
     "size": (1, 10**6),
+    "seed": (1 - 10**20, 10**20 - 1),
+    "threads": (1, 1024),
     "finite": (math.nextafter(-1e20, 0), math.nextafter(1e20, 0)),
     "non_negative": (0, math.nextafter(1e20, 0)),
     "positive": (5e-324, math.nextafter(1e20, 0)),
     "fraction": (0, 1),
     "probability": (5e-324, 1),
+    "lenpen": (-10, 10),
+    "temperature": (1e-4, 1e4),
 }
-"""Least and greatest value of each type of flags; the first four are of whole numbers."""
+"""Least and greatest value of each type of flags; the first six are of whole numbers."""
 TYPES = {action.type for _, action in ACTIONS} - {str, Path}
 NUMBERS = st.one_of(
     st.integers().map(str),
@@ -73,7 +77,7 @@ def test_unknown_and_shortened_flags(flag):
 @given(text=NUMBERS)
 def test_any_value_of_a_typed_flag(kind, text):
     """It is taken for the number that it is, or refused in a line that says what it must be."""
-    is_whole, (least, most) = kind.__name__ in list(RANGES)[:4], RANGES[kind.__name__]
+    is_whole, (least, most) = kind.__name__ in list(RANGES)[:6], RANGES[kind.__name__]
     try:
         expected = int(text) if is_whole else float(text)
     except ValueError:

@@ -139,11 +139,25 @@ def test_samples_depend_on_the_seed_the_text_and_its_number(translator):
 def test_bad_options_are_named(translator):
     for options, part in (
         ({"nbest": 3}, "a beam of 2 finds no more than 2"),
-        ({"beam": 0}, "a beam of 0 finds no more than 0"),
+        ({"beam": 0}, "beam is 0; it must be at least 1"),
+        ({"nbest": 0}, "nbest is 0; it must be at least 1"),
+        ({"beam": 2.5}, "beam is 2.5; it must be a whole number"),
+        ({"buffer": -1}, "buffer is -1; it must be at least 1"),
+        ({"batch_tokens": 0}, "batch_tokens is 0; it must be at least 1"),
+        ({"sampling": True, "top_p": 0.0}, "top_p is 0.0; it must be above 0 and at most 1"),
+        ({"sampling": True, "top_k": 0}, "top_k is 0; it must be at least 1"),
+        ({"temperature": 0}, "temperature is 0; it must be from 0.0001 to 10000"),
+        ({"no_repeat_ngram": -1}, "no_repeat_ngram is -1; it must be at least 0"),
+        ({"length_penalty": float("nan")}, "length_penalty is nan; it must be a finite number"),
+        ({"seed": "1"}, "seed is '1'; it must be a whole number"),
         ({"long": "drop"}, "long is 'drop'; it must be error or split or truncate"),
     ):
         with pytest.raises(UserError, match=part):
-            translator.translate("a bird", **options)
+            next(translator.stream(["a bird"], **options))
+    with pytest.raises(UserError, match="threads is 0; it must be from 1 to 1024"):
+        Translator.from_pretrained(translator.pipeline.folder, threads=0)
+    with pytest.raises(UserError, match="batch_tokens is 0"):
+        translator.score([("a bird", "a bird")], batch_tokens=0)
     for method in (translator.translate, translator.stream, translator.decode):
         name = method.__name__
         with pytest.raises(TypeError, match=rf"{name}\(\) got an .* 'beem'; did you mean beam\?"):

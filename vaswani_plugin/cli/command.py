@@ -25,50 +25,48 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from vaswani_plugin import register
 from vaswani_plugin.errors import UserError, message_line
+from vaswani_plugin.search.options import COUNT, NATURAL, PROBABILITY, RANGES, Range
 from vaswani_plugin.text.lines import read_lines, shown_name
 
 if TYPE_CHECKING:
     import torch
 
 Number = TypeVar("Number", int, float)
-LARGEST = 10**20
-"""The size of every number stays below it, so that no product of a few is infinite."""
 Function = TypeVar("Function", bound=Callable[..., None])
 
 
-def _number(
-    name: str, convert: Callable[[str], Number], accepts: Callable[[Number], bool], rule: str
-) -> Callable[[str], Number]:
+def _reader(name: str, allowed: Range) -> Callable[[str], Any]:
     """A type of flags. argparse shows its errors as one line that names the flag."""
 
-    def read(text: str) -> Number:
-        try:
-            value = convert(text)
-        except ValueError:
-            needed = "a whole number" if convert is int else "a number"
-        else:
-            is_finite = abs(value) < LARGEST
-            if is_finite and accepts(value):
-                return value
-            needed = rule if is_finite else "a finite number, below 1e20"
-        raise argparse.ArgumentTypeError(f"{message_line(text)}: must be {needed}")
+    def read(text: str) -> Any:
+        value: Any = text
+        with suppress(ValueError):
+            value = allowed.kind(text)
+        if rule := allowed.refusal(value):
+            raise argparse.ArgumentTypeError(f"{message_line(text)}: must be {rule}")
+        return value
 
     read.__name__ = name
     return read
 
 
-whole = _number("whole", int, lambda n: True, "")
-positive_int = _number("positive_int", int, lambda n: n >= 1, "at least 1")
-non_negative_int = _number("non_negative_int", int, lambda n: n >= 0, "at least 0")
-finite = _number("finite", float, lambda x: True, "")
+def _number(
+    name: str, kind: type[Number], accepts: Callable[[Number], bool], rule: str
+) -> Callable[[str], Number]:
+    return _reader(name, Range(kind, accepts, rule))
+
+
+whole, finite = _reader("whole", Range(int)), _reader("finite", Range(float))
+positive_int, probability = _reader("positive_int", COUNT), _reader("probability", PROBABILITY)
+non_negative_int = _reader("non_negative_int", NATURAL)
 non_negative = _number("non_negative", float, lambda x: x >= 0, "at least 0")
 fraction = _number("fraction", float, lambda x: 0 <= x <= 1, "from 0 to 1")
-probability = _number("probability", float, lambda p: 0 < p <= 1, "above 0 and at most 1")
 positive = _number("positive", float, lambda x: x > 0, "above 0")
 perplexity = _number("perplexity", float, lambda p: p >= 1, "at least 1")
 size = _number("size", int, lambda n: 1 <= n <= 1_000_000, "from 1 to 1,000,000")
@@ -80,7 +78,8 @@ Place = Annotated[Path, "PATH"]
 Size = Annotated[int, size]
 Format = Literal["text", "json"]
 
-READERS: dict[type, Callable[[str], Any]] = {int: whole, float: finite}
+READERS: dict[type | Range, Callable[[str], Any]] = {int: whole, float: finite}
+READERS |= {COUNT: positive_int, NATURAL: non_negative_int, PROBABILITY: probability}
 METAVARS = {int: "N", float: "X", Path: "FILE", str: "TEXT"}
 SHARED = {
     "model": "the bundle: a folder model/ of a recipe",
@@ -91,6 +90,10 @@ SHARED = {
     "buffer": "read N lines, then process them in batches of similar length (default: hundreds; 1 "
     "for lines typed at a terminal)",
     "cpu": "compute on the CPU even if a GPU exists",
+    "top_k": "sample from the K most probable tokens",
+    "top_p": "sample from the fewest tokens whose probabilities sum to P or more",
+    "temperature": "divides the logits before sampling (default: 1)",
+    "no_repeat_ngram_size": "never repeat N successive tokens (default: 0, no limit)",
     "threads": "CPU threads (default: PyTorch's choice)",
     "fp16": "compute in float16 (GPU only)",
     "bf16": "compute in bfloat16 (GPU, or PyTorch on a CPU with AVX512_BF16 or AMX)",
@@ -179,6 +182,8 @@ def _argument(name: str, parameter: inspect.Parameter, hint: Any) -> tuple[list[
             options |= {"choices": detail, "metavar": None if len(detail) < 7 else "NAME"}
         elif detail.isupper() or "=" in detail:
             options["metavar"] = detail
+    if name in RANGES and kind in (int, float):
+        options["type"] = READERS.get(RANGES[name]) or _reader(name, RANGES[name])
     if not is_flag:
         options |= {} if is_required or several else {"nargs": "?"}
         return [name], options

@@ -20,7 +20,6 @@ from vaswani_plugin.cli.command import (
     non_negative,
     one_of,
     perplexity,
-    probability,
     read_number,
     show,
     text_lines,
@@ -166,8 +165,8 @@ def complete(
     beam: Count = 1,
     sampling: bool = False,
     lenpen: Alpha = 0.0,
-    top_k: Annotated[Count, "K"] | None = None,
-    top_p: Annotated[float, probability, "P"] | None = None,
+    top_k: Annotated[int, "K"] | None = None,
+    top_p: Annotated[float, "P"] | None = None,
     temperature: Annotated[float, "T"] | None = None,
     seed: int | None = None,
     samples: Count = 1,
@@ -192,16 +191,12 @@ def complete(
         beam: beam size (default: 1, greedy search).
         sampling: sample each token at random.
         lenpen: with --beam: exponent alpha of the length penalty ((5 + length) / 6)^alpha.
-        top_k: sample from the K most probable tokens.
-        top_p: sample from the fewest tokens whose probabilities sum to P or more.
-        temperature: divides the logits before sampling (default: 1).
         seed: random seed; the samples of a prompt then depend only on the seed, the prompt and its
             number, and prompts are completed one by one (default: a new seed each time).
         samples: completions of each prompt: N samples, or without --sampling the N best of the
             beam.
         max_new_tokens: most tokens of a completion (default: 100, at most half of the positions).
         min_new_tokens: fewest tokens of a completion (default: 0).
-        no_repeat_ngram_size: never repeat N successive tokens (default: 0, no limit).
         stop: end: stop at the end of a line; never: continue with further lines up to
             --max-new-tokens.
         format: json: one object per prompt with line, prompt, prompt_tokens (those that were read)
@@ -264,8 +259,6 @@ def summarize(
         inputs: text files with an article per line, plain or .gz; - is standard input (default: -).
         model: the bundle: the folder model/ of recipes/summarization.sh.
         max_length: most subwords of a summary (default: the most in training).
-        no_repeat_ngram_size: never repeat N successive subwords in a summary (default: 0, no
-            limit).
         batch_tokens: most subwords of articles in a batch, padding included.
         format: json: one object per line with line, article_tokens, read_tokens, summary, score,
             tokens, log_probabilities (natural logarithms) and ended (false: cut at --max-length).

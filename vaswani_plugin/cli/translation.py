@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from vaswani_plugin.inference.translator import Translator
 
 
+@one_of("beam", "sampling")
+@one_of("top_k", "top_p")
 @one_of("fp16", "bf16")
 def translate(
     inputs: list[str] | None = None,
@@ -35,6 +37,12 @@ def translate(
     output: Path | None = None,
     beam: Count | None = None,
     nbest: Count = 1,
+    sampling: bool = False,
+    top_k: Annotated[int, "K"] | None = None,
+    top_p: Annotated[float, "P"] | None = None,
+    temperature: Annotated[float, "T"] | None = None,
+    seed: int | None = None,
+    no_repeat_ngram_size: int = 0,
     lenpen: Annotated[float, "ALPHA"] = PAPER_DECODING["lenpen"],
     format: Format = "text",
     one_sentence_a_line: bool = False,
@@ -58,6 +66,8 @@ def translate(
             otherwise torch).
         nbest: print the N best translations of each line; as text: LINE <tab> SCORE <tab> TEXT
             (default: 1, the text alone).
+        sampling: draw --nbest samples instead of searching for the best translation.
+        seed: random seed: the same lines give the same samples (default: a new seed each time).
         format: json: one object per line with line, source and hypotheses (text, score, tokens,
             positional_scores, alignment); scores are natural logarithms, the last one that of </s>.
         one_sentence_a_line: take each line as one sentence, as for test sets; otherwise the
@@ -73,6 +83,12 @@ def translate(
         lines,
         beam=beam,
         nbest=nbest,
+        sampling=sampling,
+        top_k=top_k,
+        top_p=top_p,
+        temperature=temperature,
+        seed=seed,
+        no_repeat_ngram=no_repeat_ngram_size,
         length_penalty=lenpen,
         batch_tokens=batch_tokens,
         long=long,

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Protocol
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.search.options import check_ranges
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
     CTRANSLATE2_MODEL,
@@ -152,6 +153,7 @@ def load_engine(
 
     The name is one of `ENGINES`; None: the one that the bundle was made for.
     """
+    check_ranges(threads=threads)
     if name not in (None, *ENGINES):
         raise UserError(f"engine is {name!r}; it must be one of {', '.join(ENGINES)}")
     precision = None if dtype is None else str(dtype).removeprefix("torch.")

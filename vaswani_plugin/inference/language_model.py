@@ -50,6 +50,7 @@ from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageMod
 from vaswani_plugin.search.options import (
     Options,
     SearchOptions,
+    check_ranges,
     require_choice,
     takes_options,
 )
@@ -100,6 +101,7 @@ class LanguageModel:
         threads: int | None = None,
     ) -> "LanguageModel":
         """Load a bundle; see `Translator.from_pretrained`."""
+        check_ranges(threads=threads)
         bundle = Bundle.load(Path(folder), TextSettings)
         loaded = bundle.load_model()
         loaded.model.to(device=device, dtype=dtype_of(dtype))

@@ -27,7 +27,13 @@ from vaswani_plugin.inference.texts import (
     seed_of,
     split_into_buffers,
 )
-from vaswani_plugin.search.options import PARSER_DECODING, Options, SearchOptions, takes_options
+from vaswani_plugin.search.options import (
+    PARSER_DECODING,
+    Options,
+    SearchOptions,
+    check_ranges,
+    takes_options,
+)
 from vaswani_plugin.search.well_formed import Grammar
 from vaswani_plugin.text.linearization import restore, words_of
 from vaswani_plugin.text.pipeline import Pipeline
@@ -113,6 +119,7 @@ class Parser:
         threads: int | None = None,
     ) -> "Parser":
         """Load a bundle of recipes/parsing.sh; see `Translator.from_pretrained`."""
+        check_ranges(threads=threads)
         bundle = Bundle.load(Path(folder), TreeSettings)
         return cls(bundle.pipeline, TorchEngine(bundle.load_model(), device, dtype, threads))
 

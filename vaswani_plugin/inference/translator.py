@@ -35,6 +35,7 @@ from vaswani_plugin.search.options import (
     PAPER_DECODING,
     Options,
     SearchOptions,
+    check_ranges,
     require_choice,
     takes_options,
 )
@@ -298,6 +299,7 @@ class Translator:
         Raises:
             UserError: a source is empty, or a text is too long; names it by its number.
         """
+        check_ranges(batch_tokens=batch_tokens)
         encoded = [
             (
                 encode_whole(source, self.pipeline, f"source {n}", self.longest_source),

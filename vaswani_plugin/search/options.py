@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import wraps
-from typing import Any, TypeVar
+from numbers import Integral, Real
+from typing import Any, NamedTuple, TypeVar
 
 from vaswani_plugin.errors import UserError
 
@@ -15,6 +16,54 @@ PAPER_DECODING: dict[str, Any] = {"beam": 4, "lenpen": 0.6, "max_len_a": 1.0, "m
 """Section 6.1: beam of 4, alpha 0.6, output at most 50 tokens longer than the input."""
 PARSER_DECODING: dict[str, Any] = {"beam": 21, "lenpen": 0.3, "max_len_a": 1.0, "max_len_b": 300}
 """Section 6.3: beam of 21, alpha 0.3, output at most 300 tokens longer than the input."""
+
+
+LARGEST = 10**20
+"""The size of every number stays below it, so that no product of a few is infinite."""
+
+
+class Range(NamedTuple):
+    """What a number may be; `rule` completes "it must be"."""
+
+    kind: type[int] | type[float]
+    accepts: Callable[[Any], bool] = lambda value: True
+    rule: str = ""
+
+    def refusal(self, value: Any) -> str | None:
+        """What a value must be, where it is not."""
+        if isinstance(value, bool) or not isinstance(value, Integral if self.kind is int else Real):
+            return "a whole number" if self.kind is int else "a number"
+        if not abs(value) < LARGEST:
+            return "a finite number, below 1e20"
+        return None if self.accepts(value) else self.rule
+
+
+COUNT = Range(int, lambda n: n >= 1, "at least 1")
+NATURAL = Range(int, lambda n: n >= 0, "at least 0")
+PROBABILITY = Range(float, lambda p: 0 < p <= 1, "above 0 and at most 1")
+EXPONENT = Range(float, lambda x: -10 <= x <= 10, "from -10 to 10")
+TEMPERATURE = Range(float, lambda t: 1e-4 <= t <= 1e4, "from 0.0001 to 10000")
+THREADS = Range(int, lambda n: 1 <= n <= 1024, "from 1 to 1024")
+_COUNTS = "beam nbest samples batch_tokens buffer top_k sampling_topk max_new_tokens max_length"
+_NATURALS = "no_repeat_ngram no_repeat_ngram_size min_new_tokens context_window"
+RANGES: dict[str, Range] = {
+    **dict.fromkeys((_COUNTS + " tokens_per_sample").split(), COUNT),
+    **dict.fromkeys(_NATURALS.split(), NATURAL),
+    **{"top_p": PROBABILITY, "sampling_topp": PROBABILITY, "temperature": TEMPERATURE},
+    **{"lenpen": EXPONENT, "length_penalty": EXPONENT, "threads": THREADS, "seed": Range(int)},
+}
+"""Of the options of Python, the command line and fairseq, by their names there."""
+
+
+def check_ranges(**options: Any) -> None:
+    """Refuse an option out of its range, if it has one; None is the default of any.
+
+    Raises:
+        UserError: names the option, its value and its range.
+    """
+    for name, value in options.items():
+        if name in RANGES and value is not None and (rule := RANGES[name].refusal(value)):
+            raise UserError(f"{name} is {value!r}; it must be {rule}")
 
 
 def length_penalty(length: Any, alpha: float) -> Any:
@@ -61,11 +110,12 @@ class SearchOptions:
         """Refuse what would be ignored in silence.
 
         Raises:
-            UserError: options contradict each other, or the temperature is 0.
+            UserError: a value is out of its range, or options contradict each other.
         """
+        unset = {"sampling_topk": -1, "sampling_topp": -1, "length_penalty": self.length_penalty}
+        given = vars(self).items()
+        check_ranges(**{name: value for name, value in given if value != unset.get(name)})
         truncations = sum(most > 0 for most in (self.sampling_topk, self.sampling_topp))
-        if self.temperature <= 0:
-            raise UserError(f"--temperature is {self.temperature}; it must be greater than 0")
         if truncations and not self.sampling:
             raise UserError("top-k and top-p go with sampling")
         if self.sampling and (truncations > 1 or self.diverse_beam_groups > 0):
@@ -163,6 +213,7 @@ def _checked(method: Callable, signature: inspect.Signature) -> Callable:
             close = "".join(get_close_matches(name, signature.parameters, 1))
             text = f"{method.__qualname__}() got an unexpected keyword argument {name!r}"
             raise TypeError(f"{text}; did you mean {close}?" if close else text)
+        check_ranges(**options)
         return method(*arguments, **options)
 
     call.__dict__["__signature__"] = signature
