@@ -49,7 +49,7 @@ NUMBERS = st.one_of(
 def test_the_list_of_commands_says_what_each_does():
     done = vaswani("--help")
     assert (done.code, done.err) == (0, "")
-    rows = dict(re.findall(r"^  (\w+) +(\S.*)$", done.out, re.MULTILINE))
+    rows = dict(re.findall(r"^  ([\w-]+) +(\S.*)$", done.out, re.MULTILINE))
     assert list(rows) == list(COMMANDS)
     for name, said in rows.items():
         assert f"{said[:1].upper()}{said[1:]}." in PARSERS[name].format_help().replace("\n", " ")
