@@ -24,6 +24,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -125,22 +126,36 @@ class Runner:
                 threads = max(1, (os.cpu_count() or 1) // args.parallel)
                 self.devices.put({"OMP_NUM_THREADS": str(threads)})
         self.device_flags = ["--distributed-world-size", str(each)] if each else ["--cpu"]
+        self.running: set[subprocess.Popen] = set()
+        self.is_stopped = False
+
+    def pass_on(self, number: int, frame: object) -> None:
+        """A signal's handler: what runs may save before it ends, and nothing more is begun."""
+        self.is_stopped = True
+        for child in list(self.running):
+            child.send_signal(number)
 
     def execute(self, command: list[str], log: Path) -> None:
         """Run a command; what it prints is added to `log`.
 
         Raises:
-            UserError: the command failed.
+            UserError: the command failed, or was stopped.
         """
         device = self.devices.get()
         try:
-            with open(log, "a", encoding="utf-8") as stream:
-                done = subprocess.run(
-                    command, stdout=stream, stderr=subprocess.STDOUT, env=os.environ | device
-                )
+            if not self.is_stopped:
+                with open(log, "a", encoding="utf-8") as stream:
+                    child = subprocess.Popen(
+                        command, stdout=stream, stderr=subprocess.STDOUT, env=os.environ | device
+                    )
+                self.running.add(child)
+                child.wait()
+                self.running.discard(child)
         finally:
             self.devices.put(device)
-        if done.returncode:
+        if self.is_stopped:
+            raise UserError("stopped; the same command goes on")
+        if child.returncode:
             raise UserError(f"{command[0]} failed: see the end of {log}")
 
     def train(self, name: str, flags: tuple[str, ...]) -> dict[str, Any]:
@@ -244,6 +259,8 @@ def measure(
     A training has the name of the first row of the file that needs it.
     """
     runner = Runner(args)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, runner.pass_on)
     names: dict[tuple[str, ...], str] = {}
     for row in everything:
         names.setdefault(row.train, row.name)

@@ -1,8 +1,11 @@
 """recipes/experiments.py: rows as data, trainings that are shared and resumed, the report."""
 
+import argparse
 import json
 import re
+import signal
 import sys
+import threading
 
 import pytest
 from fairseq_flags import model_config, parsed
@@ -14,6 +17,7 @@ from tests.support.scripts import assert_one_line_error, quick_environment, run_
 sys.path.insert(0, str(REPO / "recipes"))
 import experiments  # noqa: E402
 
+from vaswani_plugin.errors import UserError  # noqa: E402
 from vaswani_plugin.figures.flops import forward_flops  # noqa: E402
 from vaswani_plugin.model.architectures import ARCHITECTURES, row_of  # noqa: E402
 from vaswani_plugin.text.binary import read_numbers  # noqa: E402
@@ -170,3 +174,13 @@ def test_mistakes_are_one_line(finished, tmp_path):
     work = ("--data", tmp_path, "--work", tmp_path / "w")
     failed = run_script(SCRIPT, rows, "first", *work)
     assert failed.returncode == 1 and "fairseq-train failed: see the end of" in failed.stderr
+
+
+def test_a_signal_is_passed_on_and_nothing_more_is_begun(tmp_path):
+    runner = experiments.Runner(argparse.Namespace(gpus=0, parallel=1))
+    threading.Timer(1, runner.pass_on, (signal.SIGTERM, None)).start()
+    command = ["sh", "-c", "trap 'echo saved; exit 75' TERM; while :; do sleep .1; done"]
+    for _ in range(2):
+        with pytest.raises(UserError, match="stopped; the same command goes on"):
+            runner.execute(command, tmp_path / "log")
+    assert (tmp_path / "log").read_text() == "saved\n"
