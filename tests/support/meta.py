@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import fields
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -181,17 +180,10 @@ def make_optimizer(model: torch.nn.Module) -> VaswaniAdam:
     return VaswaniAdam(VaswaniAdamConfig(lr=[1e-3]), list(model.parameters()))
 
 
-@contextmanager
-def fused_on_meta() -> Iterator[None]:
-    """Let PyTorch's fused optimizers step on `meta`, where it refuses them before any kernel."""
-    with patch("torch.optim.adam._device_dtype_check_for_fused", lambda *_: None):
-        yield
-
-
 def train_step(task: FairseqTask, model: torch.nn.Module, sample: dict[str, Any]) -> Tensor:
     """One update by the task's own step and the optimizer, where nothing may wait: the loss."""
     criterion, optimizer = make_criterion(task), make_optimizer(model)
-    with launches_only(), fused_on_meta():
+    with launches_only():
         loss, sample_size, _ = task.train_step(sample, model, criterion, optimizer, 0)
         optimizer.multiply_grads(1 / sample_size)
         optimizer.clip_grad_norm(0.5)

@@ -63,14 +63,13 @@ def choose(last: Path) -> Path:
         if (wrong := damage(last)) is None:
             return last
         logger.warning("%s %s: looking for the checkpoint before it", last, wrong)
-    paths = last.parent.glob("checkpoint*.pt")
-    states = {path: contents(path) for path in paths}
-    resumable = [
-        (updates_of(state), path)
-        for path, state in states.items()
-        if "train_iterator" in state.get("extra_state", {}) and state.get("last_optimizer_state")
-    ]
-    del states
+    resumable = []
+    for path in last.parent.glob("checkpoint*.pt"):
+        state = contents(path)
+        if "train_iterator" in (state.get("extra_state") or {}) and state.get(
+            "last_optimizer_state"
+        ):
+            resumable.append((updates_of(state), path))
     for _, path in sorted(resumable, reverse=True):
         if damage(path) is None:
             return path

@@ -60,15 +60,13 @@ class VaswaniTrainer(Trainer):
         preemption.listen()
         if cfg.common.bf16 and cfg.common.amp:  # bfloat16 weights without float32 copies
             raise UserError("--bf16 with --amp: small updates would be lost; give one of the two")
-        if is_under_torchrun() and cfg.distributed_training.distributed_world_size == 1 < int(
-            os.environ["WORLD_SIZE"]
-        ):
+        workers = int(os.environ["WORLD_SIZE"]) if is_under_torchrun() else 1
+        if workers > cfg.distributed_training.distributed_world_size:
             raise UserError(
                 "torchrun started several workers, and each would train alone: a Hydra"
                 " configuration needs hydra.callbacks, as recipes/config/training.yaml has it"
             )
-        for part in ("optimizer", "lr_scheduler", "criterion", "task"):
-            settings = getattr(cfg, part, None)
+        for settings in (cfg.optimizer, cfg.lr_scheduler, cfg.task):
             if str(getattr(settings, "_name", None)).startswith("vaswani"):
                 check_ranges(settings)
         super().__init__(cfg, *args)
@@ -108,7 +106,7 @@ class VaswaniTrainer(Trainer):
                 leftover.unlink()
         last = Path(options.save_dir, f"checkpoint_last{self.checkpoint_suffix}.pt")
         is_named = given != last or options.restore_file != AUTOMATIC
-        is_named = is_named and not self.began_with_named
+        is_named &= not self.began_with_named
         if is_named and not PathManager.isfile(filename):
             raise UserError(  # fairseq would begin with random weights
                 f"checkpoint {filename}: there is no such file; give its path from here, or leave"

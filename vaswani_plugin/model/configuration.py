@@ -157,17 +157,10 @@ def check_ranges(settings: Any) -> None:
             value = getattr(settings, name, None)
             if isinstance(value, (int, float)) and not holds(value):
                 raise UserError(f"{flag(name)} {value}: must be {text}")
-    d_model, least = getattr(settings, "d_model", 0), 2
     halves = isinstance(settings, Configuration) and settings.positions != "learned"
-    if halves and settings.positions == "sinusoidal-fairseq":
-        least = 4
-    if (halves or hasattr(settings, "d_hidden")) and (d_model % 2 or d_model < least):
-        raise UserError(
-            f"--d-model {d_model}: sinusoids need an even number from {least}; --positions learned"
-            " takes any"
-        )
-    if getattr(settings, "attention", "none") != "none" and d_model % 2:
-        raise UserError(f"--d-model {d_model}: must be even, half for each direction")
+    halves |= hasattr(settings, "d_hidden") or getattr(settings, "attention", "none") != "none"
+    if halves and settings.d_model % 2:
+        raise UserError(f"--d-model {settings.d_model}: must be even (sinusoids, two directions)")
 
 
 TRANSFORMER, LANGUAGE_MODEL = "vaswani_transformer", "vaswani_lm"
