@@ -27,6 +27,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -232,17 +233,18 @@ class Runner:
 
 def flops_of_token(checkpoint: Path, data: Path) -> float:
     """Training FLOPs a target token of a pair of sentences of mean lengths."""
+    start_fairseq()  # first, since fairseq's models set the root logger to DEBUG
     import torch
     from fairseq.checkpoint_utils import load_model_ensemble_and_task
 
     from vaswani_plugin.figures.flops import TRAINING_PASSES, counted_flops
 
-    start_fairseq()
     pair = languages_of(data) or ("", "")
     sizes = [read_numbers(data / f"train.{'-'.join(pair)}.{side}")[1] for side in pair]
     source, target = (torch.full((1, round(lengths.mean())), 5) for lengths in sizes)
-    (model,), _, _ = load_model_ensemble_and_task([str(checkpoint)], {"data": str(data)})
-    flops = counted_flops(model.eval(), source, torch.tensor([source.numel()]), target)
+    with warnings.catch_warnings(action="ignore"):  # of what fconv is built of, and oneDNN's switch
+        (model,), _, _ = load_model_ensemble_and_task([str(checkpoint)], {"data": str(data)})
+        flops = counted_flops(model.eval(), source, torch.tensor([source.numel()]), target)
     return TRAINING_PASSES * flops / target.numel()
 
 
