@@ -7,7 +7,7 @@
 # Data: Europarl v7, Common Crawl, UN, News Commentary v9, 10^9 French-English (www.statmt.org, no
 # published checksums; downloads not tried here); newstest2013 validates, newstest2014 tests, both by
 # sacreBLEU. --data DIR has {train,newstest2013,newstest2014}.{en,fr}, plain or .gz.
-# Text: raw, pairs of 1 to 250 words and a ratio of at most 1.5, word pieces, 32,000 rows in the dictionary.
+# Text: raw, pairs of 1 to 250 words and a ratio of at most 1.5, one model of 32,000 word pieces.
 # Batch: 3,125 tokens a side without padding x 8 GPUs = the paper's 25,000 an update.
 # Training: 100,000 updates (big: 300,000); the last 5 (20) states, one every 1,500 (600) updates,
 # are averaged; beam 4, alpha 0.6.
@@ -44,7 +44,7 @@ else
   step test.fr to "$work/raw/test.fr" sacrebleu -t wmt14/full -l en-fr --echo ref
 fi
 step clean clean raw --max-length 250 --max-ratio 1.5
-step learn-pieces python "$prep/wordpiece.py" learn --size "$(or_tiny 31999 399)" --output "$work/pieces.model" \
+step learn-pieces python "$prep/wordpiece.py" learn --size "$(or_tiny 32000 400)" --output "$work/pieces.model" \
   --input "$work/clean/train.en" "$work/clean/train.fr"
 step dictionary python "$prep/wordpiece.py" dictionary --model "$work/pieces.model" --output "$work/dictionary"
 step pieces every clean pieces python "$prep/wordpiece.py" apply --model "$work/pieces.model"
