@@ -146,7 +146,7 @@ def test_any_text_gives_as_many_lines(translator, tmp_path_factory, lines):
 
 
 def test_the_first_line_comes_before_the_last_is_sent(folder):
-    arguments = ["translate", "--model", str(folder), "--buffer", "2", "--threads", "1", "--cpu"]
+    arguments = ["translate", "--model", str(folder), "--threads", "1", "--cpu"]
     with subprocess.Popen(
         python_command("-m", "vaswani_plugin.cli", *arguments),
         stdin=subprocess.PIPE,

@@ -3,6 +3,7 @@
 import codecs
 import gzip
 import io
+import os
 
 import pytest
 from hypothesis import example, given
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 from vaswani_plugin.cli.command import LocatedLines
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.lines import (
+    PipedLines,
     decode_lines,
+    is_piped,
     read_json,
     read_lines,
     read_pairs,
@@ -118,3 +121,20 @@ def test_json_that_is_none_is_named(tmp_path, content):
     (tmp_path / "x.json").write_bytes(content)
     with pytest.raises(UserError, match=r"x\.json: not JSON .*: make it again"):
         read_json(tmp_path / "x.json", "make it again")
+
+
+def test_of_a_pipe_it_is_known_whether_the_next_line_is_there():
+    """Half a line is not there yet; the end is."""
+    reading, writing = os.pipe()
+    with open(reading, "rb") as stream:
+        lines = PipedLines(stream)
+        found = iter(lines)
+        assert is_piped(stream) and not lines.at_hand()
+        os.write(writing, b"a\nb\nhal")
+        assert (next(found), lines.at_hand(), next(found), lines.at_hand()) == (
+            *(b"a\n", True),
+            *(b"b\n", False),
+        )
+        os.write(writing, b"f")
+        os.close(writing)
+        assert lines.at_hand() and [*found] == [b"half"] and lines.at_hand()

@@ -21,7 +21,6 @@ import inspect
 import json
 import logging
 import re
-import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator
@@ -32,7 +31,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from vaswani_plugin import register
 from vaswani_plugin.errors import UserError, message_line
 from vaswani_plugin.search.options import COUNT, NATURAL, PROBABILITY, RANGES, Range
-from vaswani_plugin.text.lines import read_lines, shown_name
+from vaswani_plugin.text.lines import (
+    PipedLines,
+    decode_lines,
+    is_piped,
+    open_binary,
+    shown_name,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -87,8 +92,8 @@ SHARED = {
     "format": "output format",
     "beam": "beam size (default: the bundle's; 4 if it names none)",
     "lenpen": "exponent alpha of the length penalty ((5 + length) / 6)^alpha",
-    "buffer": "read N lines, then process them in batches of similar length (default: hundreds; 1 "
-    "for lines typed at a terminal)",
+    "buffer": "read N lines, then process them in batches of similar length (default: hundreds); "
+    "fewer where no more lines come at once",
     "cpu": "compute on the CPU even if a GPU exists",
     "top_k": "sample from the K most probable tokens",
     "top_p": "sample from the fewest tokens whose probabilities sum to P or more",
@@ -236,15 +241,24 @@ class LocatedLines:
         self.paths = paths
         self._starts: list[tuple[int, str]] = []
         """For each file so far: the number of lines before it, and its name."""
+        self._piped: PipedLines | None = None
+
+    def at_hand(self) -> bool:
+        """Whether the next line is there: otherwise a stream answers those that it has."""
+        return self._piped is None or self._piped.at_hand()
 
     def __iter__(self) -> Iterator[str]:
         """Yield the lines."""
         count = 0
         for path in self.paths:
             self._starts.append((count, shown_name(path)))
-            for line in read_lines(path):
-                count += 1
-                yield line
+            with open_binary(path) as stream:
+                self._piped = None
+                if is_piped(stream) and not path.endswith(".gz"):
+                    self._piped = PipedLines(stream)
+                for line in decode_lines(self._piped or stream, shown_name(path)):
+                    count += 1
+                    yield line
 
     def place(self, number: int) -> str:
         """Return ``FILE:LINE`` of a yielded line; `number` counts over all files, from 1 on."""
@@ -258,12 +272,6 @@ def text_lines(inputs: list[str] | None, output: Path | None = None) -> LocatedL
 
     check_outputs("--output", [output], inputs or [])
     return LocatedLines(inputs or ["-"])
-
-
-def buffer_size(buffer: int | None, lines: LocatedLines, usual: int) -> int:
-    """The lines to read before any is answered: --buffer, or 1 for a person who types them."""
-    is_typed = lines.paths == ["-"] and sys.stdin.isatty()
-    return buffer or (1 if is_typed else usual)
 
 
 def write_results(

@@ -14,7 +14,6 @@ from vaswani_plugin.cli.command import (
     Format,
     Natural,
     Place,
-    buffer_size,
     chosen_device,
     fraction,
     non_negative,
@@ -215,8 +214,7 @@ def complete(
     device = chosen_device(cpu, threads)
     loaded = LanguageModel.from_pretrained(model, device=device)
     lines = text_lines(None)
-    buffer = 64 if prompts else buffer_size(None, lines, 64)
-    found = loaded.stream(prompts or lines, buffer=buffer, **options)
+    found = loaded.stream(prompts or lines, **options)
     for number, completed in enumerate(found, start=1):
         for warning in completed.warnings:
             print(message_line(f"vaswani complete: {warning}"), file=sys.stderr)
@@ -271,7 +269,7 @@ def summarize(
     summarizer = Summarizer.from_pretrained(model, device=chosen_device(cpu, threads))
     summaries = summarizer.stream(
         lines,
-        buffer=buffer_size(buffer, lines, 256),
+        buffer=buffer or 256,
         beam=beam,
         length_penalty=lenpen,
         max_length=max_length,
@@ -351,7 +349,7 @@ def parse(
     parser = Parser.from_pretrained(model, device=chosen_device(cpu, threads))
     found = parser.stream(
         lines,
-        buffer=buffer_size(buffer, lines, 256),
+        buffer=buffer or 256,
         beam=beam,
         length_penalty=lenpen,
         unconstrained=unconstrained,

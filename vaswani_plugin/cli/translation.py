@@ -10,7 +10,6 @@ from vaswani_plugin.cli.command import (
     Count,
     Folder,
     Format,
-    buffer_size,
     chosen_device,
     one_of,
     positive,
@@ -67,7 +66,8 @@ def translate(
         nbest: print the N best translations of each line; as text: LINE <tab> SCORE <tab> TEXT
             (default: 1, the text alone).
         sampling: draw --nbest samples instead of searching for the best translation.
-        seed: random seed: the same lines give the same samples (default: a new seed each time).
+        seed: random seed: the same lines give the same samples (default: a new seed each time);
+            lines are then not translated before there are --buffer of them.
         format: json: one object per line with line, source and hypotheses (text, score, tokens,
             positional_scores, alignment); scores are natural logarithms, the last one that of </s>.
         one_sentence_a_line: take each line as one sentence, as for test sets; otherwise the
@@ -94,7 +94,7 @@ def translate(
         long=long,
         one_sentence=one_sentence_a_line,
         align=format == "json",
-        buffer=buffer_size(buffer, lines, 1000),
+        buffer=buffer or 1000,
     )
 
     def shown(number: int, translation: "Translation") -> list[str]:

@@ -189,7 +189,7 @@ class LanguageModel:
         read = (
             self.coder.prompt(number, text, room) for number, text in enumerate(prompts, start=1)
         )
-        buffers = split_into_buffers(read, 1 if chosen.seed is not None else buffer)
+        buffers = split_into_buffers(read, 1 if chosen.seed is not None else buffer, prompts)
         given = chosen, search, most, stop == "end"
         return (found for group in buffers for found in self._complete(group, *given))
 

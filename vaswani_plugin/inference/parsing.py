@@ -175,7 +175,7 @@ class Parser:
         paper = PARSER_DECODING | ({"beam": self.settings.beam} if self.settings.beam else {})
         given = chosen, chosen.search(**paper), unconstrained, count()  # numbers of batches
         read = (self._read(number, line) for number, line in enumerate(sentences, start=1))
-        buffers = split_into_buffers(read, buffer)
+        buffers = split_into_buffers(read, buffer, chosen.seed is None and sentences)
         return (found for group in buffers for found in self._parse(group, *given))
 
     def _read(self, number: int, line: str) -> "_Sentence":

@@ -124,7 +124,7 @@ class Summarizer:
         encode = self.model.coder.encode_line
         lines = (one_line(text, f"article {n}") for n, text in enumerate(articles, start=1))
         coded = (encode(line) if line.strip() else () for line in lines)
-        buffers = split_into_buffers(coded, buffer)
+        buffers = split_into_buffers(coded, buffer, chosen.seed is None and articles)
         numbered = enumerate(buffers)
         return (summary for n, group in numbered for summary in self._summarize(n, group, *given))
 

@@ -167,17 +167,21 @@ def in_batches(
     return [found[number] for number in range(len(texts))]
 
 
-def split_into_buffers(items: Iterable[T], size: int) -> Iterator[list[T]]:
+def split_into_buffers(items: Iterable[T], size: int, source: object = None) -> Iterator[list[T]]:
     """Group items into lists of `size`; the last one may be shorter.
+
+    So is one after which `source`, of which the items are made, says that the next is not yet
+    there: it may have a method `at_hand`.
 
     Raises:
         Exception: any exception of `items`, after the items before it have been yielded.
     """
     buffer: list[T] = []
+    at_hand: Callable[[], bool] = getattr(source, "at_hand", lambda: True)
     try:
         for item in items:
             buffer.append(item)
-            if len(buffer) >= size:
+            if len(buffer) >= size or not at_hand():
                 yield buffer
                 buffer = []
     except Exception:

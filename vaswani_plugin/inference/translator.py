@@ -209,7 +209,12 @@ class Translator:
             for number, text in enumerate(lines, start=1)
         )
         require_choice("long", long, *LONG)
-        return self._stream(split_into_buffers(read, buffer), chosen, search, progress)
+        return self._stream(
+            split_into_buffers(read, buffer, chosen.seed is None and lines),
+            chosen,
+            search,
+            progress,
+        )
 
     def _stream(
         self,

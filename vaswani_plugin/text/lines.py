@@ -9,12 +9,16 @@ them, end the line there.
 import gzip
 import io
 import json
+import os
+import stat
 import sys
 import zlib
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, zip_longest
 from pathlib import Path
+from select import select
 from typing import IO, Any
 
 from vaswani_plugin.errors import UserError
@@ -66,6 +70,50 @@ def decode_lines(
                     "(tr '\\r' '\\n'), or replace it by a blank (tr '\\r' ' ')"
                 )
         yield line.removeprefix("\ufeff") if number == 1 else line
+
+
+class PipedLines:
+    """The lines of a pipe or a terminal, as bytes; tells whether the next one is there."""
+
+    AT_ONCE = 0.05
+    """Seconds within which a line comes at once."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.file, self.ended = stream.fileno(), False
+        self.lines: deque[bytes] = deque()
+        self.rest = b""
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yields the lines, and waits for each."""
+        while self.lines or not self.ended:
+            if self.lines:
+                yield self.lines.popleft()
+            else:
+                self._read()
+
+    def at_hand(self) -> bool:
+        """Returns whether the next line, or the end, is there, or comes at once."""
+        while not (self.lines or self.ended):
+            if not select([self.file], [], [], self.AT_ONCE)[0]:
+                return False
+            self._read()
+        return True
+
+    def _read(self) -> None:
+        found = os.read(self.file, 1 << 18)
+        *whole, self.rest = (self.rest + found).split(b"\n")
+        self.lines.extend(line + b"\n" for line in whole)
+        self.ended = not found
+        if self.ended and self.rest:
+            self.lines.append(self.rest)
+
+
+def is_piped(stream: IO[bytes]) -> bool:
+    """Returns whether a stream is that of a pipe, a terminal or a socket, no file's."""
+    try:
+        return not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except OSError:  # of no file at all, as a test's standard input
+        return False
 
 
 def shown_name(path: str | Path) -> str:
