@@ -147,6 +147,8 @@ def test_imported_old_model_gives_fairseqs_outputs():
     assert difference(imported(state, task), stock, task) < 1e-5
     with pytest.raises(ValueError, match="embeds 27 words and the dictionary of --data-bin has 31"):
         convert(state, make_task(27))
+    with pytest.raises(ValueError, match="its encoder_layers are 10000, and it has"):
+        convert(as_checkpoint(stock, encoder_layers=10_000), task)
     config = our_config(stock_options(state))
     assert (config["max_source_positions"], config["max_target_positions"]) == (40, 40)
     assert config["activation_dropout"] == 0.25

@@ -90,7 +90,7 @@ def read(**fields):
 def test_what_is_wrong_is_said_in_the_words_of_libretranslate(fields, status, message):
     with pytest.raises(Refusal) as refused:
         read(**fields)
-    assert (refused.value.status, refused.value.message) == (status, message)
+    assert (refused.value.status_code, refused.value.detail) == (status, message)
 
 
 def test_an_undetected_language():

@@ -157,6 +157,9 @@ def import_weights(
                 f"its {side} embeds {len(embedding)} words and the dictionary of --data-bin has "
                 f"{len(dictionary)}; give the folder with the dict.*.txt it was trained with"
             )
+    for name in ("encoder_layers", "decoder_layers"):
+        if (layers := getattr(options, name)) > len(weights):
+            raise UserError(f"its {name} are {layers}, and it has {len(weights)} weights")
     built_from = argparse.Namespace(
         **{**vars(options), "encoder_embed_path": None, "decoder_embed_path": None}
     )
@@ -310,7 +313,7 @@ def _compare(weights: Weights, cfg: Configuration) -> None:
     """Compare the two models in float32, and with fairseq's epsilon, whichever ours has."""
     rows = [Rows(len(weights[f"{side}.embedding.weight"])) for side in SIDES]
     cfg = replace(cfg, layer_norm_eps=FAIRSEQ_LAYER_NORM_EPS)
-    with WithoutInitialWeights():
+    with WithoutInitialWeights(weight.shape for weight in weights.values()):
         ours = build_sizes(TRANSFORMER, cfg, (rows[0], rows[1])).eval()
     ours.load_state_dict(weights)
 

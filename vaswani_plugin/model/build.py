@@ -194,10 +194,7 @@ class WithoutInitialWeights(TorchFunctionMode):
 
     On the device "meta", drawing would import PyTorch's compiler, a second. Not all functions call
     the mode: those of Xavier draw by a tensor's own methods.
-
-    Args:
-        shapes: of the weights that there are; a `UserError` before others would take memory. None:
-            any.
+    With the `shapes` of the weights that there are, others are refused before they take memory.
     """
 
     DRAWS = torch.Tensor.uniform_, torch.Tensor.normal_
@@ -212,13 +209,10 @@ class WithoutInitialWeights(TorchFunctionMode):
         """See `TorchFunctionMode`; the tensor is the first argument, or named."""
         given = kwargs or {}
         if func is torch.empty and self.left is not None:
-            shape = torch.Size(args if isinstance(args[0], int) else args[0])
-            self.left[shape] -= 1
+            self.left[shape := torch.Size(args if isinstance(args[0], int) else args[0])] -= 1
             if self.left[shape] < 0:
-                raise UserError(
-                    f"its configuration asks for more weights of shape {tuple(shape)} than it "
-                    "holds; use the files as they were saved together"
-                )
+                asked = f"asks for more weights of shape {tuple(shape)} than it holds"
+                raise UserError(f"its configuration {asked}; use files that were saved together")
         if func in self.DRAWS or getattr(func, "__module__", None) == "torch.nn.init":
             return args[0] if args else given["tensor"]
         return func(*args, **given)

@@ -118,8 +118,7 @@ async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
         message = await request.receive()
         read += len(message.get("body", b""))
         if read > limits.body_bytes:  # uvicorn reads and drops the rest
-            most = f"{limits.body_bytes} bytes"
-            raise Refusal(413, f"Invalid request: the body exceeds {most}")
+            raise Refusal(413, f"Invalid request: the body exceeds {limits.body_bytes} bytes")
         return message
 
     limited = Request(request.scope, limited_receive)
@@ -161,8 +160,7 @@ def _json_fields(body: bytes) -> dict[str, Any]:
 def _form_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields: dict[str, Any] = dict(pairs)
     # Forms end lines with CR LF; texts in JSON keep their line ends.
-    texts = [value.replace("\r\n", "\n") for name, value in pairs if name == "q"]
-    if texts:
+    if texts := [value.replace("\r\n", "\n") for name, value in pairs if name == "q"]:
         fields["q"] = texts if len(texts) > 1 else texts[0]
     return fields
 
@@ -269,18 +267,14 @@ class Routes:
 
     async def settings(self, request: Request) -> Response:
         """What a web page needs to know."""
-        needs_key = self.gate.keys is not None
-        source, target = (
-            {name: each[name] for name in ("code", "name")}
-            for each in self.service.languages.listed()
-        )
+        needs_key, languages = self.gate.keys is not None, self.service.languages.listed()
         settings = {
             "apiKeys": needs_key,
             "charLimit": self.limits.characters,
             "filesTranslation": False,
             "frontendTimeout": 500,
             "keyRequired": needs_key,
-            "language": {"source": source, "target": target},
+            "language": dict(zip(("source", "target"), languages, strict=True)),
             "suggestions": False,
             "supportedFilesFormat": [],
         }
@@ -330,12 +324,7 @@ class Routes:
 
 
 async def refuse(request: Request, error: Exception) -> Response:
-    """The answer to a `Refusal`, where there is no such path or method, and to a defect.
-
-    uvicorn logs defects.
-    """
-    if isinstance(error, Refusal):
-        return JSONResponse({"error": error.message}, error.status, error.headers)
+    """The answer to a refusal, where there is no such path or method, and to a defect, logged."""
     if isinstance(error, HTTPException):
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
     return JSONResponse({"error": "Cannot translate text: the server has an error"}, 500)
@@ -355,7 +344,7 @@ def create_app(service: Service, gate: Gate, origins: list[str]) -> ASGIApp:
     app = Starlette(
         routes=routes,
         middleware=[Middleware(CORSMiddleware, **cross)] if origins else [],
-        exception_handlers={Refusal: refuse, HTTPException: refuse, Exception: refuse},
+        exception_handlers={HTTPException: refuse, Exception: refuse},
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False

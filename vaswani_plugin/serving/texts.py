@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Self
 
 from babel import Locale, UnknownLocaleError
+from starlette.exceptions import HTTPException
 
 from vaswani_plugin.text.languages import UNSPACED, base_language
 from vaswani_plugin.text.raw_text import has_words, split_sentences
@@ -13,15 +15,11 @@ LONGEST_NAME = 40
 """Most characters of a client's value that an error message repeats."""
 
 
-class Refusal(Exception):
-    """Refuses a request with a status of HTTP, headers, and a message for the client.
+class Refusal(HTTPException):
+    """Refuses a request with a status of HTTP, a message for the client, and headers.
 
     The message is never logged, as it may name what the client sent.
     """
-
-    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(message)
-        self.status, self.message, self.headers = status, message, dict(headers or {})
 
 
 @dataclass(frozen=True)
@@ -150,11 +148,9 @@ class TranslationRequest:
 
     def answer(self, found: Sequence[Sequence[str]], languages: Languages) -> dict[str, Any]:
         """The answer of `/translate`; `found`: translations of each sentence, the best first."""
-        texts: list[list[str]] = []
-        start = 0
+        texts, rest = list[list[str]](), iter(found)
         for layout in self.layouts:
-            own = found[start : start + len(layout.sentences)]
-            start += len(layout.sentences)
+            own = list(islice(rest, len(layout.sentences)))
             most = max(map(len, own), default=1)
             # A sentence with fewer translations repeats its last one.
             texts.append([layout.filled([t[min(n, len(t) - 1)] for t in own]) for n in range(most)])
@@ -173,8 +169,8 @@ def texts_of(fields: Mapping[str, Any], limits: Limits, name: str = "q") -> list
         raise Refusal(400, f"Invalid request: missing {name} parameter")
     texts = value if isinstance(value, list) else [value]
     if not all(isinstance(text, str) for text in texts):
-        message = f"Invalid request: {name} parameter is not a string or a list of strings"
-        raise Refusal(400, message)
+        what = "is not a string or a list of strings"
+        raise Refusal(400, f"Invalid request: {name} parameter {what}")
     check_size(len(texts), limits.texts, "texts")
     check_size(sum(map(len, texts)), limits.characters, "characters")
     return texts

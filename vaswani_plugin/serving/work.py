@@ -204,12 +204,10 @@ class Service:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         own: dict[str, Any] = {"registry": self.registry}
-        self._requests = Counter(
-            "vaswani_requests", "Requests answered.", ["path", "status"], **own
-        )
-        self._request_seconds = Histogram(
-            "vaswani_request_seconds", "Time to answer.", ["path"], buckets=SECONDS, **own
-        )
+        of_requests = ["path", "status"]
+        self._requests = Counter("vaswani_requests", "Requests answered.", of_requests, **own)
+        more = own | {"buckets": SECONDS}
+        self._seconds = Histogram("vaswani_request_seconds", "Time to answer.", ["path"], **more)
         self._counts = {
             name: Counter(f"vaswani_{name}", f"{name.title()} translated.", **own)
             for name in ("lines", "characters", "subwords")
@@ -222,7 +220,7 @@ class Service:
     def request_done(self, path: str, status: int, seconds: float, **counts: int) -> None:
         """Count an answered request; `counts`: its lines, characters, subwords."""
         self._requests.labels(path, status).inc()
-        self._request_seconds.labels(path).observe(seconds)
+        self._seconds.labels(path).observe(seconds)
         if status == 200:
             for name, count in counts.items():
                 self._counts[name].inc(count)
