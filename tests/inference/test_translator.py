@@ -7,6 +7,7 @@ import inspect
 import json
 import multiprocessing
 import os
+import pickle
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -266,6 +267,17 @@ def test_all_is_read_at_loading(folder, tmp_path, monkeypatch):
         name.write_bytes(b"#version: 0.2\n")
     monkeypatch.chdir("/")
     assert loaded.score([pair]) == wanted
+
+
+def test_a_pickle_is_the_call_that_loaded_it(folder, translator, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    loaded = Translator.from_pretrained(folder.name, threads=1, dtype="bfloat16")
+    monkeypatch.chdir(tmp_path)
+    again = pickle.loads(pickle.dumps(loaded))
+    assert again.translate("the cat") == loaded.translate("the cat") and again.engine.threads == 1
+    assert next(again.engine.model.parameters()).dtype == torch.bfloat16
+    with pytest.raises(UserError, match="only what from_pretrained loaded"):
+        pickle.dumps(Translator(translator.pipeline, translator.engine))
 
 
 def count_in_child(translator, answers):

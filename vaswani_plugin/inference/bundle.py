@@ -4,12 +4,13 @@ text/settings.py says what the folder holds. An engine is imported when it is ch
 needs no torch, whose import takes a second, and a bundle for CTranslate2 needs none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.options import check_ranges
@@ -92,6 +93,23 @@ class Bundle:
 
         settings, folder = self.pipeline.settings, self.folder
         return load_model(weights_path(folder), folder, type(settings), settings.dictionaries())
+
+
+class Pretrained:
+    """What `from_pretrained` loads; pickled, it is this call: it is loaded again elsewhere."""
+
+    from_pretrained: Callable[..., Any]
+    _call: tuple[Path, dict[str, Any]] | None = None
+
+    def loaded_by(self, folder: str | Path, **options: Any) -> Self:
+        """This object, which remembers the call."""
+        self._call = Path(folder).resolve(), options
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._call is None:
+            raise UserError("only what from_pretrained loaded can be pickled")
+        return partial(type(self).from_pretrained, **self._call[1]), (self._call[0],)
 
 
 class Engine(Protocol):

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import Bundle
+from vaswani_plugin.inference.bundle import Bundle, Pretrained
 from vaswani_plugin.inference.checkpoints import Loaded
 from vaswani_plugin.inference.completion import (
     UNKNOWN,
@@ -65,7 +65,7 @@ MAX_NEW_TOKENS = 100
 
 
 @takes_options("complete", "stream")
-class LanguageModel:
+class LanguageModel(Pretrained):
     """A trained language model; its methods may be called from several threads at once.
 
     Args:
@@ -105,7 +105,8 @@ class LanguageModel:
         bundle = Bundle.load(Path(folder), TextSettings)
         loaded = bundle.load_model()
         loaded.model.to(device=device, dtype=dtype_of(dtype))
-        return cls(loaded, bundle.pipeline, threads)
+        options = {"device": device, "dtype": dtype, "threads": threads}
+        return cls(loaded, bundle.pipeline, threads).loaded_by(folder, **options)
 
     @property
     def device(self) -> torch.device:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import torch
 
-from vaswani_plugin.inference.bundle import Bundle
+from vaswani_plugin.inference.bundle import Bundle, Pretrained
 from vaswani_plugin.inference.search_engine import TorchEngine
 from vaswani_plugin.inference.texts import (
     Hypothesis,
@@ -99,7 +99,7 @@ class ParsedSentence:
 
 
 @takes_options("parse", "stream", batch_tokens=2048)
-class Parser:
+class Parser(Pretrained):
     """A trained parser; threads may use it at the same time."""
 
     def __init__(self, pipeline: Pipeline, engine: TorchEngine) -> None:
@@ -121,7 +121,9 @@ class Parser:
         """Load a bundle of recipes/parsing.sh; see `Translator.from_pretrained`."""
         check_ranges(threads=threads)
         bundle = Bundle.load(Path(folder), TreeSettings)
-        return cls(bundle.pipeline, TorchEngine(bundle.load_model(), device, dtype, threads))
+        engine = TorchEngine(bundle.load_model(), device, dtype, threads)
+        loaded = cls(bundle.pipeline, engine)
+        return loaded.loaded_by(folder, device=device, dtype=dtype, threads=threads)
 
     @overload  # a string is an iterable of strings, too: the first one that fits is taken
     def parse(

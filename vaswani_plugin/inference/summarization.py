@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.bundle import Pretrained
 from vaswani_plugin.inference.completion import UNKNOWN, Continuation
 from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.inference.texts import one_line, one_or_many, split_into_buffers
@@ -42,7 +43,7 @@ class Summary(Continuation):
 
 
 @takes_options("summarize", "stream")
-class Summarizer:
+class Summarizer(Pretrained):
     """A language model that summarizes; threads may use it at the same time."""
 
     def __init__(self, model: LanguageModel) -> None:
@@ -62,7 +63,8 @@ class Summarizer:
     @classmethod
     def from_pretrained(cls, folder: str | Path, **options: Any) -> "Summarizer":
         """Load a bundle; options and errors are those of `LanguageModel.from_pretrained`."""
-        return cls(LanguageModel.from_pretrained(folder, **options))
+        loaded = cls(LanguageModel.from_pretrained(folder, **options))
+        return loaded.loaded_by(folder, **options)
 
     @overload  # a string is an iterable of strings, too: the first one that fits is taken
     def summarize(self, articles: str, *, progress: bool = False, **options: Any) -> Summary: ...

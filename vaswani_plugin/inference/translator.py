@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import Bundle, Engine, load_engine
+from vaswani_plugin.inference.bundle import Bundle, Engine, Pretrained, load_engine
 from vaswani_plugin.inference.texts import (
     Hypothesis,
     Score,
@@ -77,7 +77,7 @@ class Source(NamedTuple):
 
 @takes_options("translate", "stream")
 @takes_options("decode")
-class Translator:
+class Translator(Pretrained):
     """A trained model with its text pipeline: raw text in, raw text out. Threads may share one."""
 
     def __init__(self, pipeline: Pipeline, engine: Engine) -> None:
@@ -114,7 +114,9 @@ class Translator:
             OSError: a file can't be read.
         """
         bundle = Bundle.load(Path(folder))
-        return cls(bundle.pipeline, load_engine(bundle, engine, device, dtype, threads))
+        loaded = cls(bundle.pipeline, load_engine(bundle, engine, device, dtype, threads))
+        options = {"device": device, "dtype": dtype, "threads": threads, "engine": engine}
+        return loaded.loaded_by(folder, **options)
 
     @property
     def source_language(self) -> str:
