@@ -97,6 +97,23 @@ def test_scores_and_alignment(translator):
     assert translator.translate("the cat").alignment == ()
 
 
+def test_a_text_is_scored_in_the_sentences_that_are_translated(translator):
+    """Where the target has as many; `score` has the unit of a translation's."""
+    pairs = [("The cat slept.", "The bird sang."), ("It rained.", "We bought apples.")]
+    text = tuple(map(" ".join, zip(*pairs, strict=True)))
+    for alpha in (0.6, 1.0):
+        (whole,) = translator.score([text], length_penalty=alpha)
+        alone = translator.score(pairs, length_penalty=alpha)
+        assert whole.score == pytest.approx(sum(each.score for each in alone))
+        assert whole.log_probability == pytest.approx(sum(each.log_probability for each in alone))
+        assert whole.tokens == alone[0].tokens + alone[1].tokens
+        penalty = ((5 + len(alone[0].token_scores)) / 6) ** alpha
+        assert alone[0].score == pytest.approx(alone[0].log_probability / penalty)
+    uneven = [(text[0], pairs[0][1])]
+    assert translator.score(uneven) == translator.score(uneven, one_sentence=True)
+    assert translator.score([text], one_sentence=True)[0].score != pytest.approx(whole.score)
+
+
 def test_no_text_and_a_line_break(translator):
     """A line break counts as a space."""
     assert translator.translate([]) == []

@@ -95,12 +95,14 @@ class Score:
     Args:
         log_probability: log P of the target, its end included.
         tokens: subwords of the target, without the end of sentence.
-        token_scores: log P of each, then of the end of sentence.
+        token_scores: log P of each, then of the end of sentence; of several sentences in order.
+        score: log P / length penalty, summed over the sentences, as that of a `Translation`.
     """
 
     log_probability: float
     tokens: tuple[str, ...]
     token_scores: tuple[float, ...]
+    score: float
 
 
 def one_line(text: str, name: str = "the text") -> str:

@@ -10,7 +10,7 @@ bundle asks for it.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import count
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -20,6 +20,7 @@ from vaswani_plugin.inference.texts import (
     Hypothesis,
     Score,
     TextTooLong,
+    Tokens,
     Translation,
     batches_by_length,
     encode,
@@ -36,6 +37,7 @@ from vaswani_plugin.search.options import (
     Options,
     SearchOptions,
     check_ranges,
+    length_penalty,
     require_choice,
     takes_options,
 )
@@ -293,12 +295,23 @@ class Translator(Pretrained):
             hypotheses = (Hypothesis(kept, 0.0, (), (), ()),)
         return Translation(source.text, tokens, hypotheses)
 
-    def score(self, pairs: Iterable[tuple[str, str]], *, batch_tokens: int = 4096) -> list[Score]:
-        """log P of given translations.
+    def score(
+        self,
+        pairs: Iterable[tuple[str, str]],
+        *,
+        batch_tokens: int = 4096,
+        length_penalty: float = PAPER_DECODING["lenpen"],
+        one_sentence: bool = False,
+    ) -> list[Score]:
+        """The scores of given translations, in the units of `translate`.
 
         Args:
-            pairs: source and target as text, none of the sources empty.
+            pairs: source and target as text, none of the sources empty. Where both have as many
+                sentences, each is scored with its own, as `translate` does; otherwise the text is
+                taken as one sentence.
             batch_tokens: most target subwords scored at once, padding included.
+            length_penalty: alpha of `Score.score`.
+            one_sentence: take each text as one sentence.
 
         Returns:
             A score for each pair, in their order.
@@ -306,22 +319,31 @@ class Translator(Pretrained):
         Raises:
             UserError: a source is empty, or a text is too long; names it by its number.
         """
-        check_ranges(batch_tokens=batch_tokens)
-        encoded = [
-            (
-                encode_whole(source, self.pipeline, f"source {n}", self.longest_source),
-                encode_whole(target, self._target_pipeline, f"target {n}", self.longest_target, 0),
+        check_ranges(batch_tokens=batch_tokens, length_penalty=length_penalty)
+        languages = self.source_language, self.target_language
+        encoded, counts = [], []
+        for n, pair in enumerate(pairs, start=1):
+            names = f"source {n}", f"target {n}"
+            lines = list(map(one_line, pair, names))
+            sides = (
+                [lines[:1], lines[1:]]
+                if one_sentence
+                else [*map(split_sentences, lines, languages)]
             )
-            for n, (source, target) in enumerate(pairs, start=1)
-        ]
-        found: dict[int, Score] = {}
+            if len(sides[0]) != len(sides[1]):
+                sides = [lines[:1], lines[1:]]
+            counts.append(len(sides[0]))
+            for source, target in zip(*sides, strict=True):
+                read = encode_whole(source, self.pipeline, names[0], self.longest_source)
+                written = target, self._target_pipeline, names[1], self.longest_target, 0
+                encoded.append((read, encode_whole(*written)))
+        found: dict[int, tuple[float, ...]] = {}
         lengths = [1 + max(len(source), len(target)) for source, target in encoded]
         for batch in batches_by_length(lengths, batch_tokens):
             sources, targets = zip(*(encoded[n] for n in batch), strict=True)
-            scores = self.engine.score(sources, targets)
-            for number, tokens, row in zip(batch, targets, scores, strict=True):
-                found[number] = Score(sum(row), tokens, row)
-        return [found[number] for number in range(len(encoded))]
+            found.update(zip(batch, self.engine.score(sources, targets), strict=True))
+        scored = iter((target, found[n]) for n, (_, target) in enumerate(encoded))
+        return [_joined_score([*islice(scored, n)], length_penalty) for n in counts]
 
     def attention(self, source: str, target: str | None = None) -> "Attention":
         """The attention weights of every layer and head (section 3.2.3).
@@ -365,6 +387,13 @@ class Translator(Pretrained):
             return found
 
         return in_batches(pieces, options.batch_tokens, answer)
+
+
+def _joined_score(parts: list[tuple[Tokens, tuple[float, ...]]], alpha: float) -> Score:
+    """The score of a text from its sentences' subwords and their log P."""
+    tokens, rows = (tuple(chain(*side)) for side in zip(*parts, strict=True))
+    penalized = (sum(row) / length_penalty(len(row), alpha) for _, row in parts)
+    return Score(sum(rows), tokens, rows, sum(penalized))
 
 
 def join_pieces(pieces: list[tuple[int, list[Hypothesis]]]) -> list[Hypothesis]:
