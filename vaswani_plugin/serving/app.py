@@ -287,7 +287,7 @@ class Routes:
         """
         fields = await self._read(request)
         layout = Layout("\n".join(texts_of(fields, self.limits)), self.service.languages)
-        nbest = max(1, number_of(fields, "nbest", 1, 1 + self.limits.alternatives))
+        nbest = number_of(fields, "nbest", 1, 1 + self.limits.alternatives, least=1)
         found = await self._search(request, layout.sentences, Options(nbest, align=True))
         names = ("text", "score", "tokens", "token_scores", "alignment")
         lines = [

@@ -191,13 +191,13 @@ def _word(fields: Mapping[str, Any], name: str, default: str | None = None) -> s
     return value
 
 
-def number_of(fields: Mapping[str, Any], name: str, default: int, most: int) -> int:
-    """A field's whole number from 0 to `most`, a JSON number or text; null is as no field."""
+def number_of(fields: Mapping[str, Any], name: str, default: int, most: int, least: int = 0) -> int:
+    """A field's whole number from `least` to `most`, a JSON number or text; null is as no field."""
     value = default if fields.get(name) is None else fields[name]
     try:
         number = int(value if isinstance(value, int | str) else "")
     except ValueError as error:
         raise Refusal(400, f"Invalid request: {name} parameter is not a number") from error
-    if not 0 <= number <= most:
-        raise Refusal(400, f"Invalid request: {name} parameter must be from 0 to {most}")
+    if not least <= number <= most:
+        raise Refusal(400, f"Invalid request: {name} parameter must be from {least} to {most}")
     return number
