@@ -69,7 +69,8 @@ class VaswaniAdam(FairseqOptimizer):
     def __init__(self, cfg: VaswaniAdamConfig, params) -> None:
         super().__init__(cfg)
         params = list(params)
-        fused = {parameter.device.type for parameter in params} <= set(devices_of_fused_kernels())
+        groups = [p["params"] if isinstance(p, dict) else [p] for p in params]
+        fused = {t.device.type for g in groups for t in g} <= set(devices_of_fused_kernels())
         self._optimizer = ResumedAdamW(params, fused=fused or None, **self.optimizer_config)
 
     @property
