@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from vaswani_plugin.kernels.packed_layers import KERNELS, packed
-from vaswani_plugin.kernels.proof import is_proven, structure, twin
+from vaswani_plugin.kernels.proof import is_proven, options, structure, twin
 from vaswani_plugin.kernels.slots import SlotCache
 from vaswani_plugin.modules.cache import Cache
 from vaswani_plugin.modules.transformer import Decoder, LanguageModel, Memory, Output
@@ -213,11 +213,11 @@ class Packing:
             return None
         now = list(decoder.parameters())
         # PyTorch has no public name for the version, which autograd's own checks rely on.
-        states = structure(decoder), *((p._version, p.data_ptr()) for p in now)
+        states = options(decoder), *((p._version, p.data_ptr(), p.dtype) for p in now)
         if final and self._kept is not None:
             parameters, before, packed = self._kept
             if states == before and all(map(is_, now, parameters)):
                 return packed if packed.decoder is not None else None
-        packed = Packed(decoder, states[0])
+        packed = Packed(decoder, structure(decoder))
         self._kept = now, states, packed
         return packed if packed.decoder is not None else None

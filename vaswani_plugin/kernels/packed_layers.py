@@ -35,10 +35,6 @@ WORTH_PACKING = 2**18
 """Entries of the smallest matrix for which packing pays; with fewer, the call costs more."""
 
 
-def _is_for_onednn(weight: Tensor) -> bool:
-    return runs_on_host(weight.device) and weight.dtype == torch.float32 and has_onednn()
-
-
 class PackedLinear:
     """Computes x W^T + b, or max(0, x W^T + b), without gradients.
 
@@ -49,19 +45,24 @@ class PackedLinear:
         self.weight = weight.detach()
         self.bias = bias if bias is None else bias.detach()
         self.relu = relu
-        self.onednn = _is_for_onednn(weight)
-        self.packed = self.onednn and weight.numel() >= WORTH_PACKING
-        if self.packed:
+        fits = runs_on_host(weight.device) and weight.dtype == torch.float32 and has_onednn()
+        self.transposed = self.weight.t()
+        self.least = math.inf  # number of inputs with which oneDNN multiplies
+        if fits and chosen_library() == "onednn":
+            self.least = LEAST_ROWS * weight.size(1)
+        if fits and weight.numel() >= WORTH_PACKING:
+            self.least = 0
             self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight.contiguous())
 
     def __call__(self, x: Tensor) -> Tensor:
         """(..., D) -> (..., V), in a new tensor."""
-        if self.packed or (
-            self.onednn and chosen_library() == "onednn" and x.numel() >= LEAST_ROWS * x.size(-1)
-        ):
+        if x.numel() >= self.least:
             then = "relu" if self.relu else "none"
             return onednn_product(x, self.weight, self.bias, then)
-        y = F.linear(x, self.weight, self.bias)
+        if self.bias is None or x.dim() != 2:
+            y = F.linear(x, self.weight, self.bias)
+        else:  # with less work before it
+            y = torch.addmm(self.bias, x, self.transposed)
         return y.relu_() if self.relu else y
 
 
@@ -96,7 +97,7 @@ class PackedFeedForward:
 
     def __call__(self, x: Tensor) -> Tensor:
         """(..., D) -> (..., D)."""
-        return self.w_2(self.w_1(x))
+        return self.w_2(self.w_1(x.reshape(-1, x.size(-1)))).view(x.shape)
 
 
 class PackedAttention:
@@ -124,7 +125,7 @@ class PackedAttention:
         """Of cross-attention, scaled."""
         return PackedLinear(*self.scaled_query)
 
-    @property
+    @cached_property
     def scaled_query(self) -> tuple[Tensor, Tensor]:
         """Weight and bias of the queries' projection, with Eq. 1's 1/sqrt(d_k)."""
         query = self.plain.query
@@ -142,24 +143,24 @@ class PackedAttention:
         """See `MultiHeadAttention`; (B, W, D) -> (B, W, D)."""
         if memory is None and isinstance(cache, SharedKeysAndValues):
             if mask is cache.slots.mask and not (is_causal or need_weights):
-                return self._attend_to_slots(query, cache), None
+                return self._attend_to_slots(query, cache).view(query.shape), None
         elif isinstance(cache, ReadMemory) and cache.key is None and not is_causal:
             if mask is None or mask.shape[1:3] == (1, 1):
                 if cache.read is None:
                     cache.read = self._read(memory, mask)
-                attended, weights = cache.read.attend(query, mask)
-                return attended, weights if need_weights else None
+                return cache.read.attend(query, mask, need_weights)
         return self.plain(query, memory, mask, is_causal, cache, need_weights)
 
     def _attend_to_slots(self, query: Tensor, cache: SharedKeysAndValues) -> Tensor:
-        texts, beams, _ = query.shape
-        projected = self.query_key_value(query).view(texts, beams, self.heads, -1)
+        texts, beams, width = query.shape
+        rows = self.query_key_value(query.reshape(-1, width))
+        projected = rows.view(texts, beams, self.heads, -1)
         projected = projected.transpose(1, 2)  # (B, H, W, K + K + V)
         past = cache.write(projected[..., self.d_k :])  # (B H, N, K + V)
         queries, bias = projected[..., : self.d_k].flatten(0, 1), cache.slots.bias_of(self.heads)
         weights = torch.baddbmm(bias, queries, past[..., : self.d_k].transpose(1, 2)).softmax(-1)
         attended = torch.bmm(weights, past[..., self.d_k :]).view(texts, self.heads, beams, -1)
-        return self.output(attended.transpose(1, 2).reshape(texts, beams, -1))
+        return self.output(attended.transpose(1, 2).reshape(texts * beams, -1))
 
     def _read(self, encoded: Tensor, mask: Tensor | None) -> "SourceMemory | FoldedMemory":
         """Project the sources (B, S, D) once."""
@@ -179,7 +180,9 @@ class SourceMemory:
         self.mask: Tensor | None = None  # of the latest call
         self.bias: Tensor | None = None
 
-    def attend(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def attend(
+        self, x: Tensor, mask: Tensor | None, need_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
         """Queries (B, W, D), mask (B, 1, 1, S) -> outputs (B, W, D), weights (B, H, W, S)."""
         heads, d_k = self.attention.heads, self.attention.d_k
         sentences, beams, _ = x.shape
@@ -198,7 +201,8 @@ class SourceMemory:
         weights = scores.softmax(-1)
         attended = torch.bmm(weights, self.keys_values[..., d_k:]).unflatten(0, (sentences, heads))
         attended = attended.transpose(1, 2).reshape(sentences, beams, -1)  # (B, W, H V)
-        return self.attention.output(attended), weights.unflatten(0, (sentences, heads))
+        shown = weights.unflatten(0, (sentences, heads)) if need_weights else None
+        return self.attention.output(attended), shown
 
     def keep(self, sentences: Tensor) -> None:
         """Keep these sentences only: (B',), their numbers in the batch."""
@@ -226,13 +230,16 @@ class FoldedMemory:
         share = output.bias.detach() / heads
         self.values = torch.baddbmm(share, values, by_head).flatten(0, 1)  # (H S, D)
 
-    def attend(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def attend(
+        self, x: Tensor, mask: Tensor | None, need_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
         """See `SourceMemory.attend`; B is 1."""
         scores = torch.addmm(self.bias, x[0], self.keys).view(-1, *self.shape)
         if mask is not None:
             scores = scores.masked_fill(~mask[0], -math.inf)
         weights = scores.softmax(-1)  # (W, H, S)
-        return torch.mm(weights.flatten(1), self.values)[None], weights.transpose(0, 1)[None]
+        shown = weights.transpose(0, 1)[None] if need_weights else None
+        return torch.mm(weights.flatten(1), self.values)[None], shown
 
     def keep(self, sentences: Tensor) -> None:
         """See `SourceMemory.keep`: a single sentence always stays."""
@@ -277,8 +284,15 @@ def _packed(module: nn.Module, leaves: tuple[type[nn.Module], ...], made: dict[i
     kind = next((leaf for leaf in leaves if isinstance(module, leaf)), None)
     if kind is not None and not any(map(is_touched, module.modules())):
         return KERNELS[kind](module)
-    parts = {name: packed(part, leaves, made) for name, part in module.named_children()}
+    # PyTorch's `named_children` names a shared part once.
+    children = module._modules.items()
+    parts = {name: x if x is None else packed(x, leaves, made) for name, x in children}
+    if isinstance(module, nn.ModuleList):  # without PyTorch's look for hooks
+        return [
+            x.forward if isinstance(x, nn.Module) and not is_touched(x) else x
+            for x in parts.values()
+        ]
     copied = copy.copy(module)
     # As plain attributes, too: PyTorch takes longer to find a module's parts.
-    vars(copied).update(parts, _modules={**module._modules, **parts})
+    vars(copied).update(parts, _modules=parts)
     return copied

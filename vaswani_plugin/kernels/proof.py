@@ -35,25 +35,23 @@ def is_touched(part: nn.Module) -> bool:
 
 def structure(module: nn.Module) -> Hashable:
     """Return all that decides what a module computes, but for the values of its weights."""
-    return tuple(map(_structure_of, module.modules()))
+    tensors = (*module.named_parameters(), *module.named_buffers())
+    return options(module), tuple((n, x.shape, x.dtype, x.device.type) for n, x in tensors)
 
 
-def _is_function(value: Any) -> bool:
-    return callable(value) and not isinstance(value, nn.Module)
-
-
-def _structure_of(part: nn.Module) -> Hashable:
-    options = tuple(
-        (name, value)
-        for name, value in vars(part).items()
-        if name not in _OF_EVERY_MODULE
-        and (value is None or isinstance(value, OPTIONS) or _is_function(value))
-    )
-    tensors = tuple(
-        (name, None if x is None else (x.shape, x.dtype, x.device.type))
-        for name, x in (*part._parameters.items(), *part._buffers.items())
-    )
-    return type(part), type(part).forward, is_touched(part), options, tensors, (*part._modules,)
+def options(module: nn.Module) -> Hashable:
+    """Return the classes of a module's parts, what is set in them, and whether they are touched."""
+    found: list[Any] = []
+    for part in module.modules():
+        found += type(part), type(part).forward, is_touched(part), *part._modules
+        own = vars(part)
+        for name in sorted(own.keys() - _OF_EVERY_MODULE):
+            value = own[name]
+            if value is None or isinstance(value, OPTIONS):
+                found += name, value
+            elif callable(value) and not isinstance(value, nn.Module):
+                found += name, value
+    return tuple(found)
 
 
 def twin(module: nn.Module, rows: dict[int, int] | None = None, on_cpu: bool = True) -> nn.Module:

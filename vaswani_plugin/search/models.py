@@ -199,7 +199,7 @@ class Ensemble:
         self, members: list[Beams], vocabulary: int, temperature: float, with_attention: bool
     ) -> None:
         self.members, self.vocabulary, self.temperature = members, vocabulary, temperature
-        self.with_attention = with_attention
+        self.with_attention, self.in_place = with_attention, has_search_shortcuts()
 
     def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
         """See `Beams`."""
@@ -232,7 +232,7 @@ class Ensemble:
             logits /= self.temperature
         elif getattr(member, "normalized", False):
             return logits
-        if not runs_on_host(logits.device) or not has_search_shortcuts():
+        if not self.in_place or not runs_on_host(logits.device):
             return logits.log_softmax(-1)
         # In place: new memory would cost more time than the function itself.
         return torch.ops.aten._log_softmax.out(logits, -1, False, out=logits)
