@@ -169,6 +169,7 @@ def test_final_weights_that_stay_are_packed_once(generator, model):
     before = packed_of(generator)
     translate(generator)
     assert packed_of(generator) is not before is not None
+    assert type(before.decoder.projection.project) is PackedLinear  # one module with the embedding
     model.make_generation_fast_()
     translate(generator)
     kept = packed_of(generator)
@@ -259,8 +260,8 @@ def without_norm(norm, x, y):
     return x + y
 
 
-def only_the_latest_two(queries, keys, window=0, device=None):
-    return attention_causal_mask(queries, keys, 2, device)
+def only_the_latest_five(queries, keys, window=0, device=None):
+    return attention_causal_mask(queries, keys, 5, device)
 
 
 def two_residuals(layer, x, memory, mask, memory_mask, is_causal, caches, *needed):
@@ -279,7 +280,7 @@ EDITS = {
         *(attention, "masked_softmax"),
         lambda scores, mask=None: MASKED_SOFTMAX(2 * scores, mask),
     ),
-    "a window": (attention, "causal_mask", only_the_latest_two),
+    "a window": (attention, "causal_mask", only_the_latest_five),
     "positions from 1": (cache, "position_ids", lambda *given: POSITION_IDS(*given) + 1),
     "embeddings without sqrt(d)": (
         *(Embedding, "forward"),

@@ -26,10 +26,13 @@ from torch import Tensor, nn
 from vaswani_plugin.kernels.packed_layers import KERNELS, packed
 from vaswani_plugin.kernels.proof import is_proven, options, structure, twin
 from vaswani_plugin.kernels.slots import SlotCache
+from vaswani_plugin.modules.attention import past_mask
 from vaswani_plugin.modules.cache import Cache
 from vaswani_plugin.modules.transformer import Decoder, LanguageModel, Memory, Output
 
 Leaves = tuple[type[nn.Module], ...]
+LONG = 512
+"""Positions of a past in a proof of masks."""
 MOST_ROWS = 2048
 """Of an embedding in a proof: random numbers for a whole vocabulary would take longer."""
 
@@ -125,7 +128,7 @@ class TextBeams(PackedBeams):
 def proven_leaves(decoder: Decoder | LanguageModel, kind: Hashable) -> Leaves | None:
     """Return the leaves whose kernels compute the same; None where not even the slots do."""
     every: Leaves = (*KERNELS,)
-    if decoder.embedding.weight.is_meta:
+    if next(decoder.parameters()).is_meta:
         return every
 
     def are_proven(leaves: Leaves, name: str | None) -> bool:
@@ -158,7 +161,8 @@ def _short_twin(decoder: Decoder | LanguageModel) -> Any:
 def _steps(plain: Any, decoder: Any) -> list[Tensor]:
     """The results of some steps of beams; without a packed decoder the plain one's.
 
-    That reads each hypothesis from its start. Sources are two, one padded, and a lone one.
+    That reads each hypothesis from its start. Sources are two, one padded, and a lone one. In slots
+    the latest position sees all before: the last result is whom it may see after a long past.
     """
     weight, read, results = plain.embedding.weight, composition(plain), []
     steps = min(4, plain.positions.max_positions)
@@ -193,7 +197,9 @@ def _steps(plain: Any, decoder: Any) -> list[Tensor]:
             chosen = parents[:count] if step else torch.zeros_like(parents[:count])
             past = hypotheses.gather(1, chosen[:, :, None].expand(-1, -1, step + 1))
             hypotheses = torch.cat((past, tokens[:count, :, step + 1, None]), dim=2)
-    return results
+    long = torch.full((1, LONG), (plain.padding_idx + 1) % len(weight), device="cpu")
+    mask = past_mask(long, plain.padding_idx, LONG - 1, plain.window, right_padded=True)
+    return [*results, mask.float() if decoder is None else torch.ones(1, LONG, device="cpu")]
 
 
 class Packing:
