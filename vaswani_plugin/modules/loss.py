@@ -51,9 +51,6 @@ def label_smoothed_cross_entropy(
 ) -> tuple[Tensor, Tensor]:
     """Compute the label-smoothed loss of every token (section 5.4).
 
-    PyTorch spreads the smoothing over all V tokens, the gold one included; here it is spread over
-    the V - 1 others. So PyTorch's argument is epsilon V / (V - 1).
-
     Args:
         logits: (N, V).
         target: gold tokens, (N,).
@@ -64,13 +61,13 @@ def label_smoothed_cross_entropy(
         Smoothed loss and negative log-likelihood of the gold tokens, each (N,), in nats,
         0 at padding, in float32 or better. Only the loss has a gradient.
     """
-    vocabulary = logits.size(-1)
     if logits.dtype in (torch.float16, torch.bfloat16):
         logits = logits.float()
-    smoothing = min(1.0, epsilon * vocabulary / (vocabulary - 1))
-    options = {"reduction": "none", "ignore_index": padding_idx}
-    loss = F.cross_entropy(logits, target, label_smoothing=smoothing, **options)
-    return loss, F.cross_entropy(logits.detach(), target, **options)
+    gold_weight, other_weight = smoothing_weights(epsilon, logits.size(-1))
+    log_p = logits.log_softmax(dim=-1)
+    gold = -F.nll_loss(log_p, target, ignore_index=padding_idx, reduction="none")
+    others = log_p.sum(dim=-1).masked_fill(target.eq(padding_idx), 0.0) - gold
+    return -gold_weight * gold - other_weight * others, -gold.detach()
 
 
 def projected_loss(
