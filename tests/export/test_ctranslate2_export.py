@@ -70,6 +70,7 @@ def greatest_difference(folder: Path, model, task) -> float:
         {"positions": "learned", "share_embeddings": "none"},
         {"positions": "sinusoidal-fairseq", "share_embeddings": "decoder"},
         {"heads": 1},
+        {"norm": "pre"},
     ],
     ids=str,
 )

@@ -143,6 +143,7 @@ def test_generate_finds_what_our_search_finds(exported):
     [
         ("--d-k 4 --layer-norm-eps 1e-3", "--d-k 4, --layer-norm-eps 0.001; --to onnx may"),
         ("--positions learned --attention-window 3", "--positions learned, --attention-window 3"),
+        ("--norm pre", "--norm pre; --to onnx may"),
     ],
 )
 def test_what_marian_lacks_is_refused(tmp_path, flags, message):

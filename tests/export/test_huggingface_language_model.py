@@ -29,8 +29,10 @@ TEXTS = [
 
 def make_bundle(folder, kind):
     """A bundle of random weights with peaked logits, and texts that it knows all units of."""
-    if kind == "words":
-        return write_bundle(folder / "model", TextSettings(kind), WORDS), [" ".join(WORDS[:5])]
+    if kind.startswith("words"):
+        flags = ("--norm", "pre") if kind == "words, GPT-2" else ()
+        made = write_bundle(folder / "model", TextSettings("words"), WORDS, *flags)
+        return made, [" ".join(WORDS[:5])]
     if kind == "characters":
         units = [unit for text in TEXTS for unit in coding.encode_characters(text).split()]
         units = list(dict.fromkeys(units))
@@ -44,7 +46,7 @@ def make_bundle(folder, kind):
     return made, TEXTS
 
 
-@pytest.fixture(scope="module", params=["words", "characters", "bpe"])
+@pytest.fixture(scope="module", params=["words", "words, GPT-2", "characters", "bpe"])
 def exported(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     bundle, texts = make_bundle(folder, request.param)

@@ -18,7 +18,7 @@ GRAPHS = ("encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.o
 ROWS = {
     "base": (),
     "heads": ("--d-k", "4", "--d-v", "6", "--encoder-layers", "1"),
-    "learned": ("--positions", "learned"),
+    "learned": ("--positions", "learned", "--norm", "pre"),
     "fairseq's": ("--positions", "sinusoidal-fairseq", "--attention-scale", "none"),
 }
 PAIRS = 60

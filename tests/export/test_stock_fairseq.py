@@ -33,6 +33,7 @@ SHARING = {
 }
 
 
+PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 SMALL = {
     "encoder_embed_dim": 16,
     "encoder_ffn_embed_dim": 24,
@@ -135,6 +136,7 @@ def difference(ours: torch.nn.Module, theirs: torch.nn.Module, task: SimpleNames
 @pytest.mark.parametrize("learned", [False, True])
 def test_imported_model_gives_fairseqs_outputs(learned, sharing):
     changes = SHARING[sharing] | {"encoder_learned_pos": learned, "decoder_learned_pos": learned}
+    changes |= PRE_NORM if sharing == "all" else {}
     task = make_task()
     stock = make_stock(task, **changes)
     assert difference(imported(as_checkpoint(stock, **changes), task), stock, task) < 1e-5
@@ -160,6 +162,7 @@ def test_imported_old_model_gives_fairseqs_outputs():
     [
         ({"encoder_normalize_before": True}, ["--encoder-normalize-before True"]),
         ({"encoder_learned_pos": True}, ["--decoder-learned-pos False"]),
+        (PRE_NORM | {"no_decoder_final_norm": True}, ["--no-decoder-final-norm True"]),
         ({"decoder_output_dim": 8}, ["--decoder-output-dim 8"]),
         ({"activation_fn": "gelu", "scale_fc": True}, ["--activation-fn gelu", "--scale-fc"]),
     ],
@@ -216,7 +219,8 @@ def loaded_by_fairseq(state: dict, task: SimpleNamespace) -> TransformerModel:
 @pytest.mark.parametrize("positions", ["sinusoidal", "sinusoidal-fairseq", "learned"])
 def test_export_gives_the_same_outputs_and_import_the_same_bits(positions, sharing):
     task = make_task()
-    model, state = ours_with(task, positions=positions, share_embeddings=sharing)
+    changes = {"norm": "pre"} if sharing == "all" else {}
+    model, state = ours_with(task, positions=positions, share_embeddings=sharing, **changes)
     stock = exported(state)
     assert difference(model, loaded_by_fairseq(stock, task), task) < 3e-5
     # The type of the weights is kept.

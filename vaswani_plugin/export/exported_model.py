@@ -41,11 +41,17 @@ OF_EVERY_EXPORT = {
 """The options that each export writes, or that leave no trace."""
 EXPRESSED: dict[str, dict[str, dict[str, dict[str, Any]]]] = {
     "Hugging Face's Marian": {"layer_norm_eps": {}},
-    "Hugging Face's OpenAI GPT": {"layer_norm_eps": {}, "positions": {}},
-    "fairseq's transformer": {"layer_norm_eps": {}, "positions": {}},
-    "CTranslate2": {"layer_norm_eps": {}, "positions": {}},
+    "Hugging Face's OpenAI GPT": {
+        **{"layer_norm_eps": {}, "positions": {}},
+        "norm": {"pre": {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}},
+    },
+    "fairseq's transformer": {
+        **{"layer_norm_eps": {}, "positions": {}},
+        "norm": {"pre": {f"{side}_normalize_before": True for side in SIDES}},
+    },
+    "CTranslate2": {"layer_norm_eps": {}, "positions": {}, "norm": {"pre": {"pre_norm": True}}},
     "an ONNX export": dict.fromkeys(
-        ("layer_norm_eps", "positions", "d_k", "d_v", "attention_scale"), {}
+        ("layer_norm_eps", "positions", "norm", "d_k", "d_v", "attention_scale"), {}
     ),
 }
 """What else each program can express, and its own options for values of it where it has some; any
@@ -168,6 +174,7 @@ _FAIRSEQ_PARTS = {
     "embedding": "embed_tokens",
     "positions": "embed_positions",
     "projection": "output_projection",
+    "norm": "layer_norm",
     "self_attention_norm.norm": "self_attn_layer_norm",
     "cross_attention_norm.norm": "encoder_attn_layer_norm",
     "feed_forward_norm.norm": "final_layer_norm",

@@ -127,6 +127,8 @@ def our_config(options: argparse.Namespace) -> dict[str, Any]:
         for name, value in flags.items()
         if name not in _WITHOUT_EFFECT and value != kept[name] and (value or kept[name])
     ]
+    if cfg.decoder.normalize_before and cfg.no_decoder_final_norm:
+        lost.append("--no-decoder-final-norm True")
     lost += [flag(name) for name in _UNLISTED if getattr(options, name, False)]
     refuse(TRANSFORMER, lost, "; decode this model with fairseq itself, or train one without")
     return config
