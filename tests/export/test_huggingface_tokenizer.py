@@ -83,8 +83,8 @@ def test_nearly_all_nonsense_is_split_and_joined_alike(language):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"target_language": "fi"}, "joined by rules for fi"),
-        ({"source_language": "el", "lowercase": True}, "Greek sigma"),
+        ({"target_language": "fi-FI"}, "joined by rules for fi"),
+        ({"source_language": "el-CY", "lowercase": True}, "Greek sigma"),
         ({"aggressive_dash_splits": True}, "split at hyphens"),
         ({"vocabulary": "v", "vocabulary_threshold": 5}, "subwords of v only"),
         ({"tokenizer": "none"}, "tokenizer none and subword-nmt"),

@@ -35,6 +35,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.bpe import read_merges
 from vaswani_plugin.text.coding import LETTERS, NOTHING, decode_characters
 from vaswani_plugin.text.dictionary import EOS, SPECIAL_SYMBOLS, UNK, Dictionary
+from vaswani_plugin.text.languages import base_language
 from vaswani_plugin.text.raw_text import MEANINGLESS
 from vaswani_plugin.text.settings import Settings, TextSettings
 
@@ -48,7 +49,9 @@ def moses_steps(
     language: str, lowercase: bool, normalize: bool, escape: bool
 ) -> list[normalizers.Normalizer]:
     """The normalizers of tokenizer.json: raw text to words, as by `text.moses.make_processor`."""
-    steps: list[normalizers.Normalizer] = [normalizers.Lowercase()] if lowercase else []
+    steps: list[normalizers.Normalizer] = [normalizers.NFC()]
+    if lowercase:
+        steps += [normalizers.Replace("\u0130", "i"), normalizers.Lowercase()]
     if normalize:
         steps += [normalizers.Replace(Regex(p), new) for p, new in _punctuation(language)]
         steps.append(normalizers.Strip())
@@ -205,8 +208,8 @@ def bpe_tokenizer(
     Refuses a bundle whose text Hugging Face's tokenizers can't prepare. `is_shared`: the dictionary
     is that of both languages.
     """
-    language, tools = settings.target_language, (settings.tokenizer, settings.subwords)
-    is_greek = settings.source_language == "el"
+    source, language = map(base_language, (settings.source_language, settings.target_language))
+    tools, is_greek = (settings.tokenizer, settings.subwords), source == "el"
     obstacles = {
         f"is prepared by tokenizer {tools[0]} and {tools[1]}": tools != ("moses", "subword-nmt"),
         f"is split into the subwords of {settings.vocabulary} only": settings.vocabulary,
@@ -221,12 +224,8 @@ def bpe_tokenizer(
             "--without-tokenizer for the model alone, or train on word pieces, as "
             "recipes/own_text.sh does"
         )
-    words = moses_steps(
-        settings.source_language,
-        settings.lowercase,
-        settings.normalize_punctuation,
-        settings.escape,
-    )
+    rules = settings.lowercase, settings.normalize_punctuation, settings.escape
+    words = moses_steps(source, *rules)
     merges = _merges(model, settings)
     pieces = map(_piece, dictionary.symbols[dictionary.nspecial :])
     tokenizer = _made(_bpe(pieces, merges), dictionary, f"$0 {dictionary[EOS]}")
