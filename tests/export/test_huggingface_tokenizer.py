@@ -22,7 +22,7 @@ LINES = [
     "Mr. Smith of the U.S.A. came at 5 p.m. in No. 7. No. He went.",
     "It's rock'n'roll... the Jones' house, 'quoted' -- and 90's d'accord l'homme.",
     "«\u00a0Vraiment\u00a0?\u00a0» „Ja“, sagte er. „Nein.“ z.B. Nr. 5 usw. und so.",
-    "中文，句子。 日本 の 文 mixed, हिन्दी, ½ Ⅷ ﬁne 😀 e\u0301 a\u200bb",
+    "中文，句子。 日本 の 文 mixed, हिन्दी, ½ Ⅷ ﬁne 😀 e\u0301 H\u0331 a\u200bb",
     "ΟΔΟ ΣΟΦΟ. İstanbul STRASSE",
     "'start and end'",
     "a,b ,c, 5,300 ,5 x,y.' [brackets] {braces} <tag> | 50 % ; : 1\u00a0000",

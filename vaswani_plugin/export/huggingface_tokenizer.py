@@ -51,7 +51,7 @@ def moses_steps(
     """The normalizers of tokenizer.json: raw text to words, as by `text.moses.make_processor`."""
     steps: list[normalizers.Normalizer] = [normalizers.NFC()]
     if lowercase:
-        steps += [normalizers.Replace("\u0130", "i"), normalizers.Lowercase()]
+        steps += [normalizers.Replace("\u0130", "i"), normalizers.Lowercase(), steps[0]]
     if normalize:
         steps += [normalizers.Replace(Regex(p), new) for p, new in _punctuation(language)]
         steps.append(normalizers.Strip())
