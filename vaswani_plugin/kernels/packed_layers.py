@@ -223,23 +223,23 @@ class FoldedMemory:
         weight, bias = attention.scaled_query
         query = weight.view(heads, d_k, -1)
         self.shape = heads, keys.size(1)
-        self.keys = torch.bmm(keys, query).flatten(0, 1).T  # (D, H S)
+        self.keys = torch.bmm(keys, query).flatten(0, 1).T[None]  # (1, D, H S)
         self.bias = torch.bmm(keys, bias.view(heads, d_k, 1)).flatten()  # (H S,)
         by_head = output.weight.detach().T.reshape(heads, values.size(2), -1)  # (H, V, D)
         # A head's weights sum to 1, so each head adds its part of the bias.
         share = output.bias.detach() / heads
-        self.values = torch.baddbmm(share, values, by_head).flatten(0, 1)  # (H S, D)
+        self.values = torch.baddbmm(share, values, by_head).flatten(0, 1)[None]  # (1, H S, D)
 
     def attend(
         self, x: Tensor, mask: Tensor | None, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """See `SourceMemory.attend`; B is 1."""
-        scores = torch.addmm(self.bias, x[0], self.keys).view(-1, *self.shape)
+        scores = torch.baddbmm(self.bias, x, self.keys).view(-1, *self.shape)
         if mask is not None:
             scores = scores.masked_fill(~mask[0], -math.inf)
         weights = scores.softmax(-1)  # (W, H, S)
         shown = weights.transpose(0, 1)[None] if need_weights else None
-        return torch.mm(weights.flatten(1), self.values)[None], shown
+        return torch.bmm(weights.view(1, len(weights), -1), self.values), shown
 
     def keep(self, sentences: Tensor) -> None:
         """See `SourceMemory.keep`: a single sentence always stays."""

@@ -79,7 +79,7 @@ class SlotCache(WholeSequence):
         self.parents: Tensor | None = None
         self.layers: list[tuple[SharedKeysAndValues, ReadMemory]] = []
         self.sums: dict[str, Tensor] = {}
-        size = past.length if past is not None else 0
+        self.longest = size = past.length if past is not None else 0
         places = torch.arange(size, device=lengths.device)
         hidden = (places >= lengths[:, None])[:, None]  # (B, 1, P)
         bias = torch.zeros(hidden.shape, dtype=dtype, device=lengths.device)
@@ -106,8 +106,10 @@ class SlotCache(WholeSequence):
         self.bias = torch.cat((self.bias, own), dim=2)
         self.by_head.clear()
         self.mask = self.bias.eq(0)[:, None]  # (B, 1, W, N)
-        # Texts at the limit are done, but may still be in the batch.
-        positions = self.position[:, None].clamp(max=self.most - 1)
+        positions = self.position[:, None]
+        if self.longest >= self.most:  # texts at the limit are done, but may still be in the batch
+            positions = positions.clamp(max=self.most - 1)
+        self.longest += 1
         self.position = self.position + 1
         return tokens, positions, self.mask
 
