@@ -105,8 +105,9 @@ def main() -> None:
                 write = stack.enter_context(write_atomically(args.output / f"{name}{ending}"))
                 for pair in chosen:
                     write(pair[side])
-    counts = ", ".join(f"{name} {len(chosen)}" for name, chosen in splits.items())
-    print(f"{counts}: {args.output}")
+    print(
+        ", ".join(f"{name} {len(chosen)}" for name, chosen in splits.items()) + f": {args.output}"
+    )
 
 
 if __name__ == "__main__":

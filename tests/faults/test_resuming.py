@@ -139,17 +139,19 @@ def test_another_schedule_is_refused(undisturbed, start, tmp_path):
     assert "was trained with --lr-scheduler vaswani, not inverse_sqrt, and the" in run.output()
 
 
-def test_a_named_start_goes_on(undisturbed, start, tmp_path):
-    """The same command again, also with what it resets; another one begins, with a warning."""
-    named, folder = undisturbed / "checkpoint1.pt", tmp_path / "run"
-    flags = ("--restore-file", named, "--reset-optimizer", "--reset-dataloader")
-    for end, said in ((4, "Loaded checkpoint"), (8, "and goes on from update 4")):
-        run = start(folder, *flags, "--max-update", end)
-        assert run.wait() == 0 and said in run.output(), run.output()
-        assert updates_in(folder / "checkpoint_last.pt") == end
-    other = shutil.copy(named, tmp_path / "other.pt")
-    run = start(folder, "--restore-file", other, "--max-update", 9)
-    assert run.wait() == 0 and "update 8, which this training overwrites" in run.output()
+@pytest.mark.parametrize("flags", [(), ("--reset-optimizer", "--reset-dataloader")])
+def test_a_named_start_overwrites_nothing_newer(undisturbed, start, tmp_path, flags):
+    """The same command again, which begins with update 7 or, reset, with 0."""
+    folder = tmp_path / "run"
+    flags = ("--restore-file", undisturbed / "checkpoint1.pt", *flags)
+    run = start(folder, *flags, "--max-update", 8)
+    assert run.wait() == 0, run.output()
+    run = start(folder, *flags)
+    assert run.wait() == 1 and "checkpoint_last.pt, update 8; to go on" in run.output()
+    assert updates_in(folder / "checkpoint_last.pt") == 8
+    assert start(folder, *flags, "--no-save", "--max-update", 1).wait() == 0
+    assert start(folder, "--max-update", 9).wait() == 0
+    assert updates_in(folder / "checkpoint_last.pt") == 9
 
 
 def test_a_first_start_begins_with_the_named_file(undisturbed, start, tmp_path):

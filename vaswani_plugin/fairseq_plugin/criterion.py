@@ -5,7 +5,7 @@ Axes: B batch, T target length, N = B x T, D d_model, V vocabulary.
 
 import argparse
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from omegaconf import II
 from torch import Tensor
 
 from vaswani_plugin.fairseq_plugin.defaults import RESOLVER, SMOOTHING
+from vaswani_plugin.model.configuration import option
 from vaswani_plugin.modules.loss import SmoothedLoss, label_smoothed_cross_entropy
 
 
@@ -24,19 +25,13 @@ from vaswani_plugin.modules.loss import SmoothedLoss, label_smoothed_cross_entro
 class LabelSmoothingConfig(FairseqDataclass):
     """The defaults are those of `vaswani_plugin/fairseq_plugin/defaults.py`."""
 
-    label_smoothing: float = field(
-        default=II(f"{RESOLVER}:{SMOOTHING}"),
-        metadata={
-            "help": "epsilon_ls, spread over the V - 1 other tokens (default: 0.1; 0 for language "
-            "models and recurrent models)"
-        },
+    label_smoothing: float = option(
+        II(f"{RESOLVER}:{SMOOTHING}"),
+        "epsilon_ls, spread over the V - 1 other tokens (default: 0.1; 0 for language models and "
+        "recurrent models)",
     )
-    report_accuracy: bool = field(
-        default=False, metadata={"help": "log the share of tokens predicted right"}
-    )
-    unfused_loss: bool = field(
-        default=False, metadata={"help": "form all logits at once (slower, more memory)"}
-    )
+    report_accuracy: bool = option(False, "log the share of tokens predicted right")
+    unfused_loss: bool = option(False, "form all logits at once (slower, more memory)")
     sentence_avg: bool = II("optimization.sentence_avg")
 
 
@@ -53,22 +48,17 @@ class VaswaniLabelSmoothing(FairseqCriterion):
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
-        """Add the criterion's flags.
-
-        fairseq drops a default that refers to another setting, and the flag's type with it; so
-        both are set here.
-        """
+        """Add the flags; fairseq drops the type of one whose default refers to another setting."""
         super().add_args(parser)
         parser.set_defaults(label_smoothing=LabelSmoothingConfig.label_smoothing)
         for action in parser._actions:
-            if action.dest == "label_smoothing":
-                action.type = number
+            if action.dest == "label_smoothing":  # the default is passed, too
+                action.type = lambda text: text if text.startswith("${") else float(text)
 
     def forward(self, model, sample, reduce: bool = True):
         """Loss of a batch in nats, the sample size that divides its gradient, and what is logged.
 
-        Any fairseq model will do; ours give features and projection separately. Without `reduce`
-        the loss is (N,) and unfused.
+        Ours give features and projection separately. Without `reduce` the loss is (N,), unfused.
         """
         # Ours use the projection outside of the model's `forward`. With --find-unused-parameters
         # PyTorch's DDP marks it as unused, then refuses its gradient.
@@ -136,11 +126,6 @@ class VaswaniLabelSmoothing(FairseqCriterion):
     def logging_outputs_can_be_summed() -> bool:
         """Yes: every logged value is a sum."""
         return True
-
-
-def number(text: str) -> float | str:
-    """Parse the flag's value; argparse also passes the default, which refers to a setting."""
-    return text if text.startswith("${") else float(text)
 
 
 def _inputs(model: torch.nn.Module, sample: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from vaswani_plugin.model.architectures import FAMILIES
 
 SMOOTHING, CLIPPING = "criterion.label_smoothing", "optimization.clip_norm"
 RESOLVER = "vaswani_default"
-"""The name of `value_of` in OmegaConf."""
+"""What `${vaswani_default:KEY}` begins with: a setting that is not given has our default."""
 
 PAPER_VALUES: dict[str, Any] = {
     "optimizer": "vaswani_adam",
@@ -35,9 +35,6 @@ VALUES_OF_MODELS: dict[str, dict[str, Any]] = {
 }
 """Values that differ in a model, whose name the names of its rows begin with."""
 
-FAIRSEQS_RATE = [0.25]
-"""fairseq's default of --lr."""
-
 PAPER_BATCH = 8 * 4096
 """Padded tokens of an update in the authors' code; in the paper about 25,000 real ones a side."""
 
@@ -58,36 +55,32 @@ def values_of(task: str, model: str) -> dict[str, Any]:
     return values
 
 
-def names_of(cfg: DictConfig) -> tuple[str, str]:
-    """Return the registered names of a configuration's task and model, or "None"."""
-    task, model = (OmegaConf.select(cfg, f"{group}._name") for group in ("task", "model"))
-    return str(task), str(model)
-
-
-def value_of(key: str, *, _root_: DictConfig) -> Any:
-    """Return the default of a setting that is not given: the value of `${vaswani_default:KEY}`."""
-    return values_of(*names_of(_root_))[key]
+def values_in(cfg: DictConfig) -> dict[str, Any]:
+    """Return the defaults of a configuration's task and model."""
+    return values_of(*(str(OmegaConf.select(cfg, f"{part}._name")) for part in ("task", "model")))
 
 
 def install() -> None:
     """Make the plugin's criterion, optimizer and schedule the defaults of fairseq."""
     for registry in ("criterion", "optimizer", "lr_scheduler"):
         REGISTRIES[registry]["default"] = PAPER_VALUES[registry]
+
+    def value_of(key: str, *, _root_: DictConfig) -> Any:
+        return values_in(_root_)[key]
+
     OmegaConf.register_new_resolver(RESOLVER, value_of, replace=True)
 
 
 def task_of(arch: str) -> str | None:
     """Return the task that trains an architecture; None if it is not one of ours."""
-    for family in FAMILIES:
-        if arch in (family.model, *(row.name for row in family.rows)):
-            return family.task
-    return None
+    tasks = {name: f.task for f in FAMILIES for name in (f.model, *(row.name for row in f.rows))}
+    return tasks.get(arch)
 
 
 def report(cfg: DictConfig) -> str:
     """Report in one line which of the paper's defaults are in force and which were changed."""
     kept, changed = [], []
-    for key, value in values_of(*names_of(cfg)).items():
+    for key, value in values_in(cfg).items():
         actual = OmegaConf.select(cfg, key)
         if isinstance(actual, DictConfig):
             actual = actual.get("_name")
@@ -105,6 +98,6 @@ def report(cfg: DictConfig) -> str:
         )
     if changed:
         parts.append(f"changed: {', '.join(changed)}")
-    if OmegaConf.select(cfg, "optimization.lr") != FAIRSEQS_RATE:
+    if OmegaConf.select(cfg, "optimization.lr") != [0.25]:  # fairseq's default
         parts.append("--lr has no effect: Eq. 3 gives the rate, and --lr-factor scales it")
     return "; ".join(parts)

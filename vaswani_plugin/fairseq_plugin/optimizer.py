@@ -7,7 +7,7 @@ import ast
 import logging
 import math
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from torch.utils._foreach_utils import (
 )
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.model.configuration import Configuration, option
 from vaswani_plugin.modules.schedule import learning_rate
 
 logger = logging.getLogger(__name__)
@@ -32,14 +33,11 @@ logger = logging.getLogger(__name__)
 class VaswaniAdamConfig(FairseqDataclass):
     """The defaults are the paper's."""
 
-    adam_betas: Any = field(default="(0.9, 0.98)", metadata={"help": "beta_1 and beta_2"})
-    adam_eps: float = field(default=1e-9, metadata={"help": "epsilon"})
-    weight_decay: float = field(
-        default=0.0, metadata={"help": "decoupled weight decay (not in the paper)"}
-    )
-    max_nonfinite_updates: int = field(
-        default=10,
-        metadata={"help": "stop after so many skipped updates in a row (NaN, infinite gradients)"},
+    adam_betas: Any = option("(0.9, 0.98)", "beta_1 and beta_2")
+    adam_eps: float = option(1e-9, "epsilon")
+    weight_decay: float = option(0.0, "decoupled weight decay (not in the paper)")
+    max_nonfinite_updates: int = option(
+        10, "stop after so many skipped updates in a row (NaN, infinite gradients)"
     )
     lr: list[float] = II("optimization.lr")
 
@@ -50,11 +48,7 @@ class ResumedAdamW(torch.optim.AdamW):
     supports_flat_params = True  # one tensor may hold all parameters, as with --fp16
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Load moments, step counts and learning rates.
-
-        fairseq's AMPOptimizer calls this method directly. With `fused` among the settings, PyTorch
-        moves step counts to the parameters.
-        """
+        """Load moments, step counts and learning rates; fairseq's AMPOptimizer calls this, too."""
         groups = [
             {**now, "params": saved["params"], "lr": saved["lr"]}
             for now, saved in zip(self.param_groups, state_dict["param_groups"], strict=True)
@@ -75,11 +69,7 @@ class VaswaniAdam(FairseqOptimizer):
 
     @property
     def optimizer_config(self) -> dict:
-        """The settings of the flags, as arguments of `torch.optim.AdamW`.
-
-        Raises:
-            UserError: --adam-betas are not two numbers below 1.
-        """
+        """The flags as arguments of AdamW; a `UserError` if --adam-betas are not two below 1."""
         lr, given = self.cfg.lr, self.cfg.adam_betas
         try:
             first, second = map(float, ast.literal_eval(str(given)))
@@ -99,9 +89,8 @@ class VaswaniAdam(FairseqOptimizer):
     def clip_grad_norm(
         self, max_norm: float, aggregate_norm_fn: Callable[[Tensor], Tensor] | None = None
     ) -> Tensor:
-        """Scale the gradients to a total norm of at most `max_norm`, unless it is 0.
+        """Scale the gradients to a total norm of at most `max_norm`, unless it is 0; few kernels.
 
-        fairseq's method launches one or two kernels per parameter; this one a few for all.
         `aggregate_norm_fn` combines the norm with those of other workers, or checks it. Returns the
         norm before scaling.
         """
@@ -114,49 +103,33 @@ class VaswaniAdam(FairseqOptimizer):
         return norm
 
 
-UNKNOWN_WIDTH = 0
-BASE_WIDTH = 512
-
-
 @dataclass
 class VaswaniScheduleConfig(FairseqDataclass):
     """The defaults are the paper's. `d_model` is the model's own."""
 
-    warmup_updates: int = field(
-        default=4000, metadata={"help": "updates of linear growth of the learning rate"}
-    )
-    lr_factor: float = field(
-        default=1.0, metadata={"help": "multiplies Eq. 3's learning rate; --lr is not used"}
-    )
-    d_model: int = II(f"oc.select:model.d_model,{UNKNOWN_WIDTH}")
+    warmup_updates: int = option(4000, "updates of linear growth of the learning rate")
+    lr_factor: float = option(1.0, "multiplies Eq. 3's learning rate; --lr is not used")
+    d_model: int = II("oc.select:model.d_model,0")
 
 
 @register_lr_scheduler("vaswani", dataclass=VaswaniScheduleConfig)
 class VaswaniSchedule(FairseqLRScheduler):
-    """Eq. 3: linear growth over the warm-up, then decay with the inverse square root of the update.
-
-    The rate depends on the update number only. `--lr` is not used.
-    """
+    """Eq. 3: linear growth over the warm-up, then decay with the update's inverse square root."""
 
     def __init__(self, cfg: VaswaniScheduleConfig, optimizer) -> None:
         super().__init__(cfg, optimizer)
-        self.d_model = cfg.d_model
-        if self.d_model == UNKNOWN_WIDTH:
-            self.d_model = BASE_WIDTH
-            logger.warning("the model has no d_model; Eq. 3 takes %d: see --lr-factor", BASE_WIDTH)
+        self.d_model = cfg.d_model or Configuration.d_model
+        if not cfg.d_model:
+            width = self.d_model
+            logger.warning("the model has no d_model; Eq. 3 takes %d: see --lr-factor", width)
         self.step_update(0)
 
     def step_update(self, num_updates: int) -> float:
         """Set and return the learning rate of the update after `num_updates` finished ones."""
-        rate = learning_rate(
-            num_updates + 1, self.d_model, self.cfg.warmup_updates, self.cfg.lr_factor
-        )
+        warmup, factor = self.cfg.warmup_updates, self.cfg.lr_factor
+        rate = learning_rate(num_updates + 1, self.d_model, warmup, factor)
         self.optimizer.set_lr(rate)
         return rate
-
-
-ROUNDING = 1e-9
-"""Epochs; a boundary that floating point puts slightly too late counts as reached."""
 
 
 @dataclass
@@ -164,23 +137,18 @@ class HalvingScheduleConfig(FairseqDataclass):
     """The defaults are those of Sutskever et al.; their `--lr` is 0.7."""
 
     lr: list[float] = II("optimization.lr")
-    constant_epochs: float = field(
-        default=5.0, metadata={"help": "epochs with the rate --lr; the first halving follows them"}
+    constant_epochs: float = option(
+        5.0, "epochs with the rate --lr; the first halving follows them"
     )
-    halving_epochs: float = field(
-        default=0.5, metadata={"help": "epochs from one halving of the rate to the next"}
-    )
+    halving_epochs: float = option(0.5, "epochs from one halving of the rate to the next")
 
 
 @register_lr_scheduler("vaswani_halving", dataclass=HalvingScheduleConfig)
 class HalvingSchedule(FairseqLRScheduler):
     """`--lr`, halved after `--constant-epochs` and then every `--halving-epochs`.
 
-    fairseq's `step` scheduler counts updates, of which an epoch has another number on every corpus.
-    This is Sutskever et al. (2014), section 3.4.
-
-    The number of updates in an epoch is the average of the epochs that are finished, so the first
-    halving can't be within the first epoch.
+    This is Sutskever et al. (2014), section 3.4. The updates of an epoch are the average of the
+    finished epochs, so the first halving can't be within the first epoch.
     """
 
     def __init__(self, cfg: HalvingScheduleConfig, optimizer) -> None:
@@ -196,7 +164,7 @@ class HalvingSchedule(FairseqLRScheduler):
     def step_update(self, num_updates: int) -> float:
         """Set and return the learning rate of the update after `num_updates` finished ones."""
         self.num_updates = num_updates
-        passed = self.epochs_passed() - self.cfg.constant_epochs + ROUNDING
+        passed = self.epochs_passed() - self.cfg.constant_epochs + 1e-9  # of rounding
         halvings = 0 if passed < 0 else 1 + math.floor(passed / self.cfg.halving_epochs)
         rate = self.cfg.lr[0] * 0.5**halvings
         self.optimizer.set_lr(rate)

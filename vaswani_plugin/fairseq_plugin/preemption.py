@@ -29,18 +29,13 @@ from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED
 logger = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT)
-INTERRUPTED = 128 + signal.SIGINT
-"""The exit code after Ctrl-C."""
 SAME_INTERRUPT = 0.5
 """Seconds in which one Ctrl-C may come twice: from the terminal, and from torchrun or a script."""
 
 
 @dataclass
 class Request:
-    """A signal's request to this process to save and exit, and whether the save is done.
-
-    A process has one instance, `REQUEST`, because signals are sent to processes.
-    """
+    """A signal's request to this process to save and exit, and whether the save is done."""
 
     code: int = 0  # the exit code that was asked for
     interrupted_at: float = 0.0  # seconds, of the first Ctrl-C
@@ -59,15 +54,14 @@ class Request:
 
     def exit_if_saved(self, trainer: Trainer) -> None:
         """End the process before the next step, with exit code 75, or 130 after Ctrl-C."""
-        if not self.saved:
-            return
-        highest(trainer, 1)  # the worker that saves may need longer than the others
-        updates = trainer.get_num_updates()
-        logger.warning("left as asked after update %d, exit code %d", updates, self.code)
-        raise SystemExit(self.code)
+        if self.saved:
+            highest(trainer, 1)  # the worker that saves may need longer than the others
+            updates = trainer.get_num_updates()
+            logger.warning("left as asked after update %d, exit code %d", updates, self.code)
+            raise SystemExit(self.code)
 
 
-REQUEST = Request()
+REQUEST = Request()  # one a process, as signals are sent to processes
 
 
 def listen(is_training: bool = False) -> None:
@@ -93,11 +87,10 @@ def highest(trainer: Trainer, value: int) -> int:
 
 def _on_signal(number: int, frame: Any) -> None:
     children = multiprocessing.active_children()
-    # data-loader workers are daemons; those that fairseq starts to train are not
-    workers = [child for child in children if not child.daemon]
+    workers = [child for child in children if not child.daemon]  # data loaders' are daemons
     code = EXIT_CODE_WHEN_PREEMPTED
     if number == signal.SIGINT:
-        code, now = INTERRUPTED, time.monotonic()
+        code, now = 128 + signal.SIGINT, time.monotonic()
         REQUEST.interrupted_at = REQUEST.interrupted_at or now
         if now - REQUEST.interrupted_at > SAME_INTERRUPT:  # at once
             for child in children:
@@ -121,11 +114,11 @@ def _accept_only_signals_of_parent() -> None:
     A scheduler signals the whole process group. Without its data-loader workers the training would
     fail before it could save.
     """
+
+    def wait() -> None:
+        while signal.sigwaitinfo(SIGNALS).si_pid != os.getppid():
+            pass
+        os._exit(0)
+
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    threading.Thread(target=_exit_on_signal_of_parent, daemon=True).start()
-
-
-def _exit_on_signal_of_parent() -> None:
-    while signal.sigwaitinfo(SIGNALS).si_pid != os.getppid():
-        pass
-    os._exit(0)
+    threading.Thread(target=wait, daemon=True).start()

@@ -14,24 +14,19 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.checkpoints import damage
 
 logger = logging.getLogger(__name__)
-
-# --- one run at a time ---
-
-LOCK = ".lock"
 _held: dict[Path, TextIO] = {}
 
 
 def hold(folder: Path) -> None:
-    """Lock a save folder for the life of this process.
+    """Lock a save folder for the life of this process, however it ends.
 
-    This is a record lock (``lockf``). The system releases it when the process ends, also after a
-    kill. Data-loader workers, which may outlive a killed run by seconds, don't inherit it.
+    Data-loader workers may outlive a killed run by seconds; they don't inherit a record lock.
     """
     folder = folder.resolve()
     if folder in _held:
         return
     folder.mkdir(parents=True, exist_ok=True)
-    file = open(folder / LOCK, "a+", encoding="utf-8")  # open, and locked, until the end
+    file = open(folder / ".lock", "a+", encoding="utf-8")  # open, and locked, until the end
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -42,16 +37,12 @@ def hold(folder: Path) -> None:
         holder = file.read().strip() or "another process"
         file.close()
         raise UserError(
-            f"--save-dir {folder} is in use by {holder}: wait for it, end it, or give another"
-            " --save-dir"
+            f"--save-dir {folder} is in use by {holder}: wait for it, end it, or give another one"
         ) from None
     file.truncate(0)
     file.write(f"process {os.getpid()} on {socket.gethostname()}")
     file.flush()
     _held[folder] = file
-
-
-# --- what a start resumes from ---
 
 
 def choose(last: Path) -> Path:
@@ -63,17 +54,15 @@ def choose(last: Path) -> Path:
         if (wrong := damage(last)) is None:
             return last
         logger.warning("%s %s: looking for the checkpoint before it", last, wrong)
-    resumable = []
-    for path in last.parent.glob("checkpoint*.pt"):
-        state = contents(path)
-        if "train_iterator" in (state.get("extra_state") or {}) and state.get(
-            "last_optimizer_state"
-        ):
-            resumable.append((updates_of(state), path))
-    for _, path in sorted(resumable, reverse=True):
-        if damage(path) is None:
-            return path
-    return last
+    states = {path: contents(path) for path in last.parent.glob("checkpoint*.pt")}
+    resumable = [
+        (updates_of(state), path)
+        for path, state in states.items()
+        if "train_iterator" in (state.get("extra_state") or {})
+        if state.get("last_optimizer_state")
+    ]
+    good = (path for _, path in sorted(resumable, reverse=True) if damage(path) is None)
+    return next(good, last)
 
 
 def contents(path: Path) -> dict[str, Any]:
@@ -83,12 +72,6 @@ def contents(path: Path) -> dict[str, Any]:
         return state if isinstance(state, dict) else {}
     except Exception:  # a broken pickle raises anything
         return {}
-
-
-def option(state: dict[str, Any], section: str, name: str) -> Any:
-    """An option of the training that saved a checkpoint; None if it has no such configuration."""
-    options = (state.get("cfg") or {}).get(section)
-    return options.get(name) if isinstance(options, dict) else None
 
 
 def updates_of(state: dict[str, Any]) -> int:

@@ -27,11 +27,6 @@ from vaswani_plugin.model.configuration import check_ranges
 
 logger = logging.getLogger(__name__)
 
-AUTOMATIC = "checkpoint_last.pt"
-"""fairseq's default of --restore-file: resume if there is a checkpoint."""
-DEFAULT_LIMIT = 10
-"""Of updates in a row without finite gradients, for optimizers without the flag."""
-
 
 class NonfiniteNorm(Exception):
     """Ends fairseq's step before the optimizer's step; the trainer catches it."""
@@ -63,15 +58,14 @@ class VaswaniTrainer(Trainer):
         workers = int(os.environ["WORLD_SIZE"]) if is_under_torchrun() else 1
         if workers > cfg.distributed_training.distributed_world_size:
             raise UserError(
-                "torchrun started several workers, and each would train alone: a Hydra"
-                " configuration needs hydra.callbacks, as recipes/config/training.yaml has it"
+                "each of torchrun's workers would train alone: a Hydra configuration needs"
+                " hydra.callbacks, as in recipes/config/training.yaml"
             )
         for settings in (cfg.optimizer, cfg.lr_scheduler, cfg.task):
             if str(getattr(settings, "_name", None)).startswith("vaswani"):
                 check_ranges(settings)
         super().__init__(cfg, *args)
         self.preemption = preemption.REQUEST
-        self.began_with_named = False  # whether --restore-file has been used before
         self.nonfinite = self.nonfinite_in_a_row = 0
         if getattr(cfg.lr_scheduler, "_name", None) == PAPER_VALUES["lr_scheduler"]:
             logger.info(report(self.cfg))
@@ -79,12 +73,7 @@ class VaswaniTrainer(Trainer):
     # --- the start ---
 
     def load_checkpoint(
-        self,
-        filename: str,
-        reset_optimizer: bool = False,
-        reset_lr_scheduler: bool = False,
-        *args: Any,
-        **kwargs: Any,
+        self, filename: str, reset_optimizer=False, reset_lr_scheduler=False, *args, **kwargs
     ) -> dict[str, Any] | None:
         """Lock the folder and load; see fairseq's method.
 
@@ -94,7 +83,8 @@ class VaswaniTrainer(Trainer):
         loading; fairseq would do one more.
 
         Raises:
-            UserError: the folder is in use, no checkpoint can be used, or it has another schedule.
+            UserError: the folder is in use or has come further than `filename`, no checkpoint can
+                be used, or it has another schedule.
         """
         options, given = self.cfg.checkpoint, Path(filename)
         # fairseq's broadcast pickles classes that torch.load refuses, upstream #5610
@@ -105,12 +95,10 @@ class VaswaniTrainer(Trainer):
             for leftover in Path(options.save_dir).glob("checkpoint*.pt.tmp"):
                 leftover.unlink()
         last = Path(options.save_dir, f"checkpoint_last{self.checkpoint_suffix}.pt")
-        is_named = given != last or options.restore_file != AUTOMATIC
-        is_named &= not self.began_with_named
+        is_named = given != last or options.restore_file != "checkpoint_last.pt"  # the default
         if is_named and not PathManager.isfile(filename):
             raise UserError(  # fairseq would begin with random weights
-                f"checkpoint {filename}: there is no such file; give its path from here, or leave"
-                " the flag out"
+                f"checkpoint {given}: no such file; give its path from here, or drop the flag"
             )
         # with --no-last-checkpoints a start begins anew
         chosen = given if is_named or options.no_last_checkpoints else self._choose(last)
@@ -122,7 +110,15 @@ class VaswaniTrainer(Trainer):
             )
         resets = (reset_optimizer, reset_lr_scheduler)
         state = save_folder.contents(chosen) if is_seen and not reset_optimizer else {}
-        before = save_folder.option(state, "lr_scheduler", "_name")
+        further = save_folder.updates_of(save_folder.contents(last)) if given != last else 0
+        if further > save_folder.updates_of(state) and not options.no_save:
+            raise UserError(
+                f"--restore-file {given}: this training would overwrite {last}, update {further};"
+                " to go on from there drop the flag, and those that reset; else give another"
+                " --save-dir"
+            )
+        schedule = (state.get("cfg") or {}).get("lr_scheduler")
+        before = schedule.get("_name") if isinstance(schedule, dict) else None
         now = getattr(self.cfg.lr_scheduler, "_name", None)
         if before not in (None, now) and not reset_lr_scheduler:
             raise UserError(
@@ -131,16 +127,14 @@ class VaswaniTrainer(Trainer):
             )
         with mismatches_explained(str(chosen)):
             loaded = super().load_checkpoint(str(chosen), *resets, *args, **kwargs)
-        if updates := save_folder.updates_of(state) if not self.get_num_updates() else 0:
+        if (updates := save_folder.updates_of(state)) and not self.get_num_updates():
             if not reset_lr_scheduler:
-                self.lr_scheduler.load_state_dict(
-                    state["optimizer_history"][-1]["lr_scheduler_state"]
-                )
+                before = state["optimizer_history"][-1]["lr_scheduler_state"]
+                self.lr_scheduler.load_state_dict(before)
             self.set_num_updates(updates)
             logger.warning(
-                "checkpoint %s has no state of an optimizer: Adam begins anew, the rate goes on at"
-                " update %d (--reset-optimizer begins it anew, too)",
-                *(chosen, updates),
+                f"checkpoint {chosen} has no state of an optimizer: Adam begins anew, the rate goes"
+                f" on at update {updates} (--reset-optimizer begins it anew, too)"
             )
         if chosen != given:
             logger.warning("resuming from %s, update %d", chosen, self.get_num_updates())
@@ -168,8 +162,8 @@ class VaswaniTrainer(Trainer):
     def train_step(self, samples: list, raise_oom: bool = False) -> dict[str, Any] | None:
         """One update; see fairseq's method. None if it was skipped.
 
-        That is if its gradient was not finite, or if a batch did not fit into the memory of the
-        only worker; one of several always raises, as the others wait for its gradients.
+        That is if its gradient was not finite, or a batch did not fit into the only worker's
+        memory; one of several always raises, as the others wait for its gradients.
 
         Raises:
             SystemExit: after the save that a signal requested.
@@ -202,7 +196,7 @@ class VaswaniTrainer(Trainer):
         """Log a skipped update, and discard its gradients."""
         self.nonfinite += 1
         self.nonfinite_in_a_row += 1
-        limit = getattr(self.cfg.optimizer, "max_nonfinite_updates", DEFAULT_LIMIT)
+        limit = getattr(self.cfg.optimizer, "max_nonfinite_updates", 10)  # others have no flag
         what = f"update {self.get_num_updates() + 1}: {first_nonfinite(self.get_model())}"
         if self.nonfinite_in_a_row >= limit:
             raise UserError(
@@ -210,14 +204,13 @@ class VaswaniTrainer(Trainer):
                 " --lr-factor, raise --warmup-updates, look at the data (the limit is"
                 f" --max-nonfinite-updates {limit})"
             )
-        in_a_row = self.nonfinite_in_a_row
-        logger.warning("%s; skipped (%d in a row of at most %d)", what, in_a_row, limit)
+        row = self.nonfinite_in_a_row
+        logger.warning("%s; skipped (%d in a row of at most %d)", what, row, limit)
         with metrics.aggregate("train"):
             metrics.log_scalar("nonfinite", self.nonfinite, weight=0, priority=450)
         self.zero_grad()
         if hasattr(self.optimizer, "_multiply_factor"):
-            # fairseq's --bf16 resets it only in a finished step; it would scale the next one, too.
-            self.optimizer._multiply_factor = 1.0
+            self.optimizer._multiply_factor = 1.0  # --bf16 resets it in finished steps only
 
     def valid_step(self, sample: Any, raise_oom: bool = False) -> dict[str, Any]:
         """Compute the loss of one validation batch; see fairseq's method."""
@@ -237,17 +230,13 @@ class VaswaniTrainer(Trainer):
         except (OSError, RuntimeError) as error:  # PyTorch's own hides the system's
             raise UserError(
                 f"the checkpoint of update {self.get_num_updates()} can't be saved to"
-                f" {Path(filename).parent} ({error.__context__ or error}): the training ends here,"
-                " earlier checkpoints are unharmed; make room, and the same command resumes"
+                f" {Path(filename).parent} ({error.__context__ or error}); earlier ones are"
+                " unharmed: make room, and the same command resumes"
             ) from error
 
 
 def install() -> None:
-    """Make fairseq's training commands use `VaswaniTrainer`. Calling it again changes nothing.
-
-    The name is replaced in `fairseq.trainer`, from which the commands import it, and in a command
-    that is imported already (``__main__`` if it was started by ``python -m``).
-    """
+    """Make fairseq's training commands use `VaswaniTrainer`, also those imported already."""
     for name in ("fairseq.trainer", "fairseq_cli.train", "__main__"):
         module = sys.modules.get(name)
         if getattr(module, "Trainer", None) is Trainer:

@@ -48,7 +48,7 @@ def test_two_trainings_at_once_meet_at_ports_of_their_own(monkeypatch):
     with contextlib.ExitStack() as listening:
         for _ in range(2):
             random.seed(1)
-            distributed_utils.call_main(settings(distributed_world_size=2), print)
+            distributed_utils.call_main(settings(distributed_world_size=2), train.main)
             port = int(addresses[-1].removeprefix("tcp://localhost:"))
             listening.enter_context(socket.create_server(("localhost", port)))
     assert len(set(addresses)) == 2
@@ -105,7 +105,7 @@ def test_who_starts_which_workers(monkeypatch, world, more, ranks):
     ("command", "flags", "message"),
     [
         (generate, ("--num-shards", "2"), "generate would take all sentences in each shard"),
-        (generate, ("--constraints",), "fairseq-generate reads none; fairseq-interactive does"),
+        (generate, ("--constraints",), "--constraints: only fairseq-interactive reads them"),
         (train, ("--num-shards", "2"), "train would take all sentences in each shard"),
     ],
 )

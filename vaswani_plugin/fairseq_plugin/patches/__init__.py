@@ -43,7 +43,6 @@ PATCHES = (
     checkpoints.save_in_one_try,
     checkpoints.copy_atomically,
     checkpoints.save_shared_weights_once,
-    checkpoints.go_on_where_a_named_start_has_come_to,
     checkpoints.keep_the_checkpoints_that_were_asked_for,
     precision.save_float32_weights_of_half_precision,
     precision.unscale_gradients_once,

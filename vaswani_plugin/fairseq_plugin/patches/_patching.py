@@ -14,7 +14,7 @@ def patch(owner: Any, name: str) -> Callable[[Callable], Callable]:
     """
 
     def install(replacement: Callable) -> Callable:
-        original = getattr(owner, name)
+        original, static = getattr(owner, name), inspect.getattr_static(owner, name)
         patch_name = f"{replacement.__module__}.{replacement.__qualname__}"
         before = getattr(original, "patched_by", None)
         if before == patch_name:
@@ -26,10 +26,7 @@ def patch(owner: Any, name: str) -> Callable[[Callable], Callable]:
             return replacement(original, *args, **kwargs)
 
         patched.patched_by = patch_name
-        is_static = inspect.isclass(owner) and isinstance(
-            inspect.getattr_static(owner, name), staticmethod
-        )
-        setattr(owner, name, staticmethod(patched) if is_static else patched)
+        setattr(owner, name, staticmethod(patched) if type(static) is staticmethod else patched)
         return replacement
 
     return install

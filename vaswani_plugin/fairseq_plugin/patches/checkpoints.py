@@ -1,9 +1,7 @@
 """Checkpoints: loaded with ``weights_only`` on, refused with a reason, saved atomically."""
 
-import logging
 import os
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,11 +10,8 @@ from fairseq import checkpoint_utils, utils
 from fairseq.file_io import PathManager
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.fairseq_plugin import save_folder
 from vaswani_plugin.fairseq_plugin.patches._patching import patch
 from vaswani_plugin.inference.checkpoints import HARMLESS_GLOBALS, damage, why_unreadable
-
-logger = logging.getLogger(__name__)
 
 
 def allow_harmless_globals() -> None:
@@ -41,11 +36,8 @@ def refuse_unusable_checkpoints() -> None:
     """
 
     @patch(checkpoint_utils, "load_checkpoint_to_cpu")
-    def load_checkpoint_to_cpu(
-        original: Callable, path: str, *args: Any, **kwargs: Any
-    ) -> dict[str, Any]:
-        wrong = damage(path) if os.path.isfile(path) else None
-        if wrong:
+    def load_checkpoint_to_cpu(original: Callable, path: str, *args, **kwargs) -> dict[str, Any]:
+        if wrong := damage(path) if os.path.isfile(path) else None:
             raise UserError(
                 f"checkpoint {path} cannot be read: it {wrong}; use another one of the same"
                 " folder, or copy it again"
@@ -61,8 +53,8 @@ def refuse_unusable_checkpoints() -> None:
 def save_in_one_try() -> None:
     """After a disk that was full for a second, a checkpoint can't be read.
 
-    fairseq tries to save again, and appends this to the file of the failed try. Now the first
-    failure ends the training, and earlier checkpoints are whole.
+    fairseq tries again, and appends to the file of the failed try. Now the first failure ends the
+    training, and earlier checkpoints are whole.
     """
 
     @patch(checkpoint_utils, "_torch_persistent_save")
@@ -102,43 +94,6 @@ def save_shared_weights_once() -> None:
         return utils.apply_to_sample(move, sample)
 
 
-def go_on_where_a_named_start_has_come_to() -> None:
-    """The same command with ``--restore-file X`` begins with X again, and overwrites what it did.
-
-    Now it goes on from checkpoint_last.pt if that has begun with X; what ``--reset-optimizer`` and
-    its kind reset stays.
-    """
-
-    @patch(checkpoint_utils, "load_checkpoint")
-    def load_checkpoint(original: Callable, cfg: Any, trainer: Any, **more: Any) -> Any:
-        named = cfg.restore_file
-        last = Path(cfg.save_dir, f"checkpoint_last{trainer.checkpoint_suffix}.pt")
-        if named == "checkpoint_last.pt" or cfg.no_last_checkpoints or not last.exists():
-            return original(cfg, trainer, **more)
-        state = save_folder.contents(save_folder.choose(last))
-        updates = save_folder.updates_of(state)
-        if save_folder.option(state, "checkpoint", "restore_file") == named:
-            logger.warning(
-                "%s has begun with --restore-file %s and goes on from update %d; to begin again,"
-                " give another --save-dir",
-                *(cfg.save_dir, named, updates),
-            )
-            resets = ("optimizer", "lr_scheduler", "meters", "dataloader")
-            cfg = cfg.copy()
-            cfg.update(restore_file=last.name, **{f"reset_{name}": False for name in resets})
-            trainer.began_with_named = True
-        elif updates > save_folder.updates_of(save_folder.contents(Path(named))):
-            logger.warning(
-                "--restore-file %s is older than %s, update %d, which this training overwrites",
-                *(named, last, updates),
-            )
-        return original(cfg, trainer, **more)
-
-
-_BEST: dict[str, Any] = {}
-"""While a checkpoint is saved: how many best ones are wanted, and a value worse than any."""
-
-
 def keep_the_checkpoints_that_were_asked_for() -> None:
     """With ``--save-interval-updates 7`` and epochs of 7 updates no interval's checkpoint is kept.
 
@@ -148,12 +103,12 @@ def keep_the_checkpoints_that_were_asked_for() -> None:
     with the worst file that is kept, even if there are fewer than wanted.
     """
 
+    best: dict[str, Any] = {}  # in a save: how many are wanted, and a value worse than any
+
     @patch(checkpoint_utils, "save_checkpoint")
-    def save_checkpoint(
-        original: Callable, cfg: Any, trainer: Any, epoch_itr: Any, val_loss: float | None
-    ) -> str | None:
+    def save_checkpoint(original: Callable, cfg, trainer, epoch_itr, val_loss) -> str | None:
         worst = "_-inf" if cfg.maximize_best_checkpoint_metric else "_inf"
-        _BEST.update(count=cfg.keep_best_checkpoints, worst=worst + trainer.checkpoint_suffix)
+        best.update(count=cfg.keep_best_checkpoints, worst=worst + trainer.checkpoint_suffix)
         interval, epoch, saved = cfg.save_interval_updates, epoch_itr.epoch, None
         meets = interval > 0 and trainer.get_num_updates() % interval == 0
         meets = meets and epoch_itr.end_of_epoch()
@@ -165,14 +120,11 @@ def keep_the_checkpoints_that_were_asked_for() -> None:
                 saved = original(cfg, trainer, epoch_itr, val_loss)
             return saved
         finally:
-            _BEST.clear()
+            best.clear()
 
     @patch(checkpoint_utils, "checkpoint_paths")
-    def checkpoint_paths(
-        original: Callable, path: str, pattern: str = r"checkpoint(\d+)\.pt", **more: Any
-    ) -> list:
+    def checkpoint_paths(original: Callable, path, pattern=r"checkpoint(\d+)\.pt", **more) -> list:
         found = original(path, pattern, **more)
-        is_short = len(found) < _BEST.get("count", 0)
-        if is_short and pattern.startswith(r"checkpoint\.best_"):
-            return [f"{_BEST['worst']}.pt"]  # fairseq reads the value off the name
+        if len(found) < best.get("count", 0) and pattern.startswith(r"checkpoint\.best_"):
+            return [f"{best['worst']}.pt"]  # fairseq reads the value off the name
         return found

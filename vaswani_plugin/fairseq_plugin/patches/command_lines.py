@@ -4,10 +4,10 @@ import argparse
 import logging
 import re
 import sys
+import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import fairseq
@@ -25,27 +25,19 @@ from vaswani_plugin.fairseq_plugin.patches._patching import patch
 
 FAIRSEQ = Path(fairseq.__file__).resolve().parent
 COMMANDS = FAIRSEQ.with_name("fairseq_cli")
-
-
 LOST_WORKER = re.compile(r"gloo.*(closed by peer|[Tt]imed out|reset by peer)", re.DOTALL)
 """PyTorch's words where another worker has ended."""
 
 
 def is_users_error(error: BaseException) -> bool:
-    """Whether `error` is a `UserError`, or one that fairseq itself raises for its users.
-
-    So is the end of another worker, whose own error says more.
-    """
-    traceback = error.__traceback__
-    if isinstance(error, UserError) or LOST_WORKER.search(str(error)):
+    """Whether `error` is a `UserError`, another worker's end, or fairseq's own for its users."""
+    ours = (UserError, OmegaConfBaseException, HydraException)  # Hydra's are of a value
+    if isinstance(error, ours) or LOST_WORKER.search(str(error)):
         return True
-    if isinstance(error, (OmegaConfBaseException, HydraException)):  # of a value
-        return True
-    if traceback is None:
+    if error.__traceback__ is None:
         return False
-    while traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    origin = Path(traceback.tb_frame.f_code.co_filename).resolve()
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    origin = Path(frame.f_code.co_filename).resolve()
     for_users = (
         isinstance(error, OSError)  # "Model file not found: ..."
         or type(error) in (ImportError, Exception)  # "Please install ...", "Size of sample #9 ..."
@@ -54,12 +46,15 @@ def is_users_error(error: BaseException) -> bool:
     return for_users and (origin.is_relative_to(FAIRSEQ) or origin.is_relative_to(COMMANDS))
 
 
-def print_in_one_line(error: BaseException) -> None:
-    """Print an error's message to stderr."""
+def is_printed(error: BaseException) -> bool:
+    """Print a user's error to stderr, in one line; False if its traceback is to be shown."""
+    if wants_traceback() or not is_users_error(error):
+        return False
     sys.stdout.flush()
     is_lost = not isinstance(error, UserError) and LOST_WORKER.search(str(error))
     cause = "another worker has ended, and says why; the same command goes on: " if is_lost else ""
     print(f"error: {cause}{one_line(error)}", file=sys.stderr)
+    return True
 
 
 def is_fairseq_command(argv0: str) -> bool:
@@ -77,13 +72,9 @@ def print_users_errors_in_one_line() -> None:
         return
     previous = sys.excepthook
 
-    def hook(
-        kind: type[BaseException], error: BaseException, traceback: TracebackType | None
-    ) -> None:
-        if wants_traceback() or not is_users_error(error):
-            previous(kind, error, traceback)
-        else:
-            print_in_one_line(error)
+    def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        if not is_printed(error):
+            previous(kind, error, trace)
 
     hook.patched_by = __name__
     sys.excepthook = hook
@@ -97,8 +88,7 @@ class WithPlugin(Callback):
         try:
             job_return.return_value  # noqa: B018 -- raises what the job has raised
         except Exception as error:
-            if is_users_error(error) and not wants_traceback():
-                print_in_one_line(error)
+            if is_printed(error):
                 raise SystemExit(1) from None
 
 
@@ -115,7 +105,6 @@ KNOWN_WARNINGS = (
     r"Support for mismatched .*key_padding_mask and attn_mask is deprecated",
     r"`broadcast_buffers` is deprecated",
 )
-PIN_MEMORY = r"'pin_memory' argument is set as true but no accelerator is found"
 
 
 def silence_known_warnings() -> None:
@@ -123,8 +112,8 @@ def silence_known_warnings() -> None:
 
     ``pin_memory`` is silenced only without a GPU; with one, the warning matters.
     """
-    gpu = torch.cuda.is_available()
-    for message in KNOWN_WARNINGS if gpu else (*KNOWN_WARNINGS, PIN_MEMORY):
+    pin = r"'pin_memory' argument is set as true but no accelerator is found"
+    for message in (*KNOWN_WARNINGS, *([] if torch.cuda.is_available() else [pin])):
         warnings.filterwarnings("ignore", message=message)
 
 
@@ -152,13 +141,7 @@ def complete_command_lines() -> None:
     """
 
     @patch(options, "parse_args_and_arch")
-    def parse_args_and_arch(
-        original: Callable,
-        parser: argparse.ArgumentParser,
-        input_args: list[str] | None = None,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
+    def parse_args_and_arch(original: Callable, parser, input_args=None, *args, **kwargs) -> Any:
         arguments = sys.argv[1:] if input_args is None else input_args
         flags = parser._option_string_actions.keys()  # argparse lists them nowhere else
         if "--task" in flags and parser.get_default("task") is None:
@@ -167,16 +150,14 @@ def complete_command_lines() -> None:
             probe = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
             probe.add_argument("--arch", "-a", default="")
             arch = probe.parse_known_args(arguments)[0].arch
-            task = task_of(arch)
-            if task is not None:
+            if (task := task_of(arch)) is not None:
                 parser.set_defaults(task=task)
                 if norm := values_of(task, arch)[CLIPPING]:  # the recurrent models'
                     parser.set_defaults(clip_norm=norm)
-            asked = [argument for argument in arguments if argument in ("-h", "--help")]
-            if asked and arch in ARCH_MODEL_REGISTRY:
-                rest = [argument for argument in arguments if argument not in asked] + ["DATA"]
-                original(parser, rest, *args, **kwargs | {"parse_known": True})
-                parser.parse_args(asked)
+            rest = [argument for argument in arguments if argument not in ("-h", "--help")]
+            if len(rest) < len(arguments) and arch in ARCH_MODEL_REGISTRY:
+                original(parser, [*rest, "DATA"], *args, **kwargs | {"parse_known": True})
+                parser.parse_args(["--help"])
         parsed = original(parser, input_args, *args, **kwargs)
         found = parsed[0] if isinstance(parsed, tuple) else parsed
         languages = [getattr(found, f"{side}_lang", None) for side in ("source", "target")]

@@ -16,10 +16,10 @@ from torch.multiprocessing import ProcessExitedException
 from torch.nn.parallel import DistributedDataParallel
 
 from vaswani_plugin import register
-from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED, UserError, wants_traceback
+from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED, UserError
 from vaswani_plugin.fairseq_plugin import preemption
 from vaswani_plugin.fairseq_plugin.patches._patching import patch
-from vaswani_plugin.fairseq_plugin.patches.command_lines import is_users_error, print_in_one_line
+from vaswani_plugin.fairseq_plugin.patches.command_lines import is_printed
 from vaswani_plugin.processor import runs_on_host
 
 TORCHRUN_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
@@ -72,10 +72,7 @@ def start_workers() -> None:
                 f" the text (`split -n l/{shards}`), and give each part to a command of its own"
             )
         if command == "generate" and cfg.generation.constraints is not None:
-            raise UserError(
-                "--constraints: fairseq-generate reads none; fairseq-interactive does, behind each"
-                " line"
-            )
+            raise UserError("--constraints: only fairseq-interactive reads them, behind each line")
         on_cpu = cfg.common.cpu or not torch.cuda.is_available()
         if on_cpu and distributed.distributed_backend == "nccl":
             distributed.distributed_backend = "gloo"
@@ -121,9 +118,8 @@ def _work(number: int, main: Callable, cfg: DictConfig, kwargs: dict[str, Any]) 
     try:
         distributed_utils.distributed_main(number, main, cfg, kwargs)
     except Exception as error:
-        if wants_traceback() or not is_users_error(error):
+        if not is_printed(error):
             raise
-        print_in_one_line(error)
         raise SystemExit(1) from None
 
 

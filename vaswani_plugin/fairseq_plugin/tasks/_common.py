@@ -16,14 +16,10 @@ from vaswani_plugin.processor import runs_on_host
 from vaswani_plugin.text.dictionary import digest_of
 
 TOLERANCE = 0.005
-MOST_TRIES = 8
 
 
 class KnownLengths(BaseWrapperDataset):
-    """fairseq's pairs; a batch also has `known_lengths` (B,), which stays on the host.
-
-    This is a NumPy array of the sources' lengths: who needs them does not wait for the device.
-    """
+    """fairseq's pairs; a batch also has `known_lengths` (B,): the sources', in host memory."""
 
     def collater(self, samples: list[dict], *args: Any, **kwargs: Any) -> dict[str, Any]:
         """fairseq's batch, and the lengths."""
@@ -32,9 +28,6 @@ class KnownLengths(BaseWrapperDataset):
             # a copy: a data-loader worker moves the tensor's memory as it sends the batch
             batch["known_lengths"] = batch["net_input"]["src_lengths"].numpy().copy()
         return batch
-
-
-# --- real tokens: --max-tokens limits the longer side, padding included ---
 
 
 def indices_in_training(pairs: KnownLengths, max_positions: tuple[int, int] | None) -> np.ndarray:
@@ -57,8 +50,9 @@ def fitting_max_tokens(
 ) -> int:
     """The --max-tokens, at most `most`, with which a batch holds on average `wanted` real tokens.
 
-    `wanted` is the mean of source and target; `indices` (N,) are the pairs that are trained on, in
-    the order of the batches; `multiple` is --required-batch-size-multiple.
+    It limits the longer side, padding included; `wanted` is the mean of source and target. The
+    `indices` (N,) are the pairs that are trained on, in the order of the batches; `multiple` is
+    --required-batch-size-multiple.
     """
     if most is None:
         raise UserError(f"--real-tokens {wanted} lowers --max-tokens: give that, too")
@@ -75,15 +69,12 @@ def fitting_max_tokens(
             f"--real-tokens {wanted}: batches of --max-tokens {most} hold {found:.0f}; raise it"
         )
     tried = {limit: found}
-    while abs(found / wanted - 1) > TOLERANCE and len(tried) < MOST_TRIES:
+    while abs(found / wanted - 1) > TOLERANCE and len(tried) < 8:
         limit = min(most, max(longest, round(limit * wanted / found)))
         if limit in tried:
             break
         found = tried[limit] = measured(limit)
     return min(tried, key=lambda limit: abs(tried[limit] - wanted))
-
-
-# --- what a checkpoint and a step of training need ---
 
 
 class DictionaryDigests:
@@ -112,9 +103,7 @@ class DictionaryDigests:
 class AutocastOnCPU:
     """Gives a task --amp in bfloat16 on a CPU, where fairseq has none; comes before its class."""
 
-    def train_step(
-        self, sample: dict, model: Any, criterion: Any, optimizer: Any, *args: Any, **kwargs: Any
-    ) -> tuple:
+    def train_step(self, sample: dict, model, criterion, optimizer, *args, **kwargs) -> tuple:
         """fairseq's `train_step`: forward, loss and backward of one batch."""
         device = next(model.parameters()).device
         if isinstance(optimizer, AMPOptimizer) and runs_on_host(device):

@@ -1,7 +1,7 @@
 """Language modeling over fairseq's task: exact evaluation, and loss on a part of each sample."""
 
-from dataclasses import dataclass, field
-from typing import Any, Optional
+from dataclasses import dataclass
+from typing import Optional
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.tasks._common import AutocastOnCPU, DictionaryDigests
+from vaswani_plugin.model.configuration import option
 
 
 class LossAfterDataset(BaseWrapperDataset):
@@ -41,10 +42,8 @@ class LossAfterDataset(BaseWrapperDataset):
     def _start(self, sample: dict[str, int | Tensor]) -> int:
         places = sample["target"].eq(self.symbol).nonzero()
         if not len(places):
-            raise UserError(
-                f"sentence {sample['id'] + 1} holds no {self.name}, after which --loss-after "
-                "begins to learn; give every line one"
-            )
+            where = f"sentence {sample['id'] + 1}"
+            raise UserError(f"{where} holds no {self.name}; --loss-after needs one a line")
         return int(places[0]) + 1
 
 
@@ -52,22 +51,16 @@ class LossAfterDataset(BaseWrapperDataset):
 class VaswaniLanguageModelingConfig(LanguageModelingConfig):
     """fairseq's language modeling task, and the part of a sample that has a loss."""
 
-    loss_after: Optional[str] = field(  # noqa: UP045 -- fairseq's parser reads no other spelling
-        default=None,
-        metadata={
-            "help": "learn (and score) only what follows the first SYMBOL of each line, as in "
-            "'article SYMBOL summary'; needs --sample-break-mode eos",
-        },
+    loss_after: Optional[str] = option(  # noqa: UP045 -- fairseq's parser reads no other spelling
+        None,
+        "learn (and score) only what follows the first SYMBOL of each line, as in 'article SYMBOL "
+        "summary'; needs --sample-break-mode eos",
     )
 
 
 @register_task("vaswani_language_modeling", dataclass=VaswaniLanguageModelingConfig)
 class VaswaniLanguageModelingTask(AutocastOnCPU, DictionaryDigests, LanguageModelingTask):
-    """fairseq's language modeling task, with an error where fairseq would silently skip text.
-
-    Unless --label-smoothing is given, our criterion is cross-entropy here; see
-    `vaswani_plugin/fairseq_plugin/defaults.py`.
-    """
+    """fairseq's language modeling task, with an error where fairseq would silently skip text."""
 
     sides = ("target",)
 
@@ -85,9 +78,7 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, DictionaryDigests, LanguageMode
             after = self.args.loss_after
             self.datasets[split] = LossAfterDataset(self.datasets[split], after, self.dictionary)
 
-    def eval_lm_dataloader(
-        self, dataset, *, max_positions: int, context_window: int, num_workers: int, **kwargs: Any
-    ):
+    def eval_lm_dataloader(self, dataset, *, max_positions, context_window, num_workers, **kwargs):
         """The batches of `fairseq-eval-lm`, all of them.
 
         Refuses samples of more tokens than the model has positions: fairseq would skip them; if it
@@ -103,12 +94,7 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, DictionaryDigests, LanguageMode
                 f"positions, would not be scored: --tokens-per-sample is {length}; give "
                 f"{max_positions} or less, with --sample-break-mode none or --shorten-method"
             )
-        if context_window > 0:  # each worker would keep the context of its own batches only
-            num_workers = min(num_workers, 1)
-        return super().eval_lm_dataloader(
-            dataset,
-            max_positions=max_positions,
-            context_window=context_window,
-            num_workers=num_workers,
-            **kwargs,
-        )
+        # several would each keep the context of their own batches only
+        kwargs["num_workers"] = min(num_workers, 1) if context_window > 0 else num_workers
+        kwargs |= {"max_positions": max_positions, "context_window": context_window}
+        return super().eval_lm_dataloader(dataset, **kwargs)

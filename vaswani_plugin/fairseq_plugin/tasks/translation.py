@@ -3,7 +3,7 @@
 import argparse
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from vaswani_plugin.fairseq_plugin.tasks._common import (
     indices_in_training,
     tokens_of_batches,
 )
+from vaswani_plugin.model.configuration import flag, option
 from vaswani_plugin.search.options import PAPER_DECODING, PARSER_DECODING, SearchOptions
 from vaswani_plugin.search.well_formed import Grammar
 from vaswani_plugin.text.languages import languages_of
@@ -40,24 +41,19 @@ BEYOND_OUR_SEARCH = {"constraints": False, "match_source_len": False, "diversity
 class VaswaniTranslationConfig(TranslationConfig):
     """fairseq's translation task, the choice of the length penalty, and batches."""
 
-    length_penalty: ChoiceEnum(["paper", "fairseq"]) = field(
-        default="paper",
-        metadata={
-            "help": "what --lenpen is the exponent of: ((5 + |Y|)/6) with the authors' stopping "
-            "rule (paper), or |Y| with fairseq's own search (fairseq)"
-        },
+    length_penalty: ChoiceEnum(["paper", "fairseq"]) = option(
+        "paper",
+        "what --lenpen is the exponent of: ((5 + |Y|)/6) with the authors' stopping rule (paper), "
+        "or |Y| with fairseq's own search (fairseq)",
     )
-    real_tokens: int = field(
-        default=0,
-        metadata={
-            "help": "lower --max-tokens until training batches hold on average as many real tokens "
-            "a side, source and target averaged, padding left out (the paper: 25,000 an update, so "
-            "3125 with 8 batches to an update); 0 leaves --max-tokens as it is"
-        },
+    real_tokens: int = option(
+        0,
+        "lower --max-tokens until training batches hold on average as many real tokens a side, "
+        "source and target averaged, padding left out (the paper: 25,000 an update, so 3125 with 8 "
+        "batches to an update); 0 leaves --max-tokens as it is",
     )
-    decoding_is_complete: bool = field(default=False, metadata={"help": argparse.SUPPRESS})
-    """Whether every generation option is final; otherwise a value at fairseq's default is unset.
-    Set by the parser and the hub interface, which fill in the paper's values themselves."""
+    decoding_is_complete: bool = option(False, argparse.SUPPRESS)
+    """Whether every generation option is final (the parser's are), or fairseq's default is none."""
 
 
 @register_task("vaswani_translation", dataclass=VaswaniTranslationConfig)
@@ -71,8 +67,7 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
         """Add the task's flags; in generation, make the paper's values the defaults."""
         super().add_args(parser)
-        known = {action.dest for action in parser._actions}
-        if "beam" in known:
+        if "beam" in {action.dest for action in parser._actions}:
             parser.set_defaults(**cls.decoding, decoding_is_complete=True)
 
     @classmethod
@@ -91,10 +86,7 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
     def get_batch_iterator(
         self, dataset: FairseqDataset, max_tokens: int | None = None, *args: Any, **kwargs: Any
     ) -> EpochBatchIterating:
-        """Batches of a data set; see fairseq's task. For the training set, logs how full they are.
-
-        A `UserError` says that --real-tokens can't be reached, or not with --batch-size.
-        """
+        """Batches of a data set; those of the training set hold --real-tokens, or a `UserError`."""
         make_batches = super().get_batch_iterator
         is_training = dataset is self.datasets.get(self.cfg.train_subset)
         # Each epoch asks again, and fairseq keeps the batches.
@@ -102,45 +94,40 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
             return make_batches(dataset, max_tokens, *args, **kwargs)
         indices = indices_in_training(dataset, kwargs.get("max_positions"))
         if self.cfg.real_tokens and len(indices):
-            multiple = kwargs.get("required_batch_size_multiple", 1)
             wanted, sentences = self.cfg.real_tokens, kwargs.get("max_sentences")
             if sentences:  # batches would hold fewer tokens
                 raise UserError(
                     f"--real-tokens {wanted} with --batch-size {sentences}: give one of the two"
                 )
+            multiple = kwargs.get("required_batch_size_multiple", 1)
             max_tokens = fitting_max_tokens(dataset, indices, max_tokens, wanted, multiple)
         batches = make_batches(dataset, max_tokens, *args, **kwargs)
         count = len(batches.frozen_batches)
+        source, target = tokens_of_batches(dataset, indices, max(1, count))
         logger.info(
-            "%d training batches of --max-tokens %s hold on average %.0f source and %.0f target"
-            " tokens, padding left out",
-            *(count, max_tokens, *tokens_of_batches(dataset, indices, max(1, count))),
+            f"{count} training batches of --max-tokens {max_tokens} hold on average {source:.0f}"
+            f" source and {target:.0f} target tokens, padding left out"
         )
         return batches
 
-    def build_generator(
-        self,
-        models,
-        args,
-        seq_gen_cls=None,
-        extra_gen_cls_kwargs=None,
-        prefix_allowed_tokens_fn=None,
-    ):
+    def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, **choose):
         """fairseq's `build_generator` with our search, and the paper's values for missing options.
 
         Options that our search lacks are handled by fairseq's generator, and the log says so.
         """
         args = self.complete_decoding(args)
         extra = dict(extra_gen_cls_kwargs or {})
-        request_attention(models, bool(getattr(args, "print_alignment", None)))
+        # models return their attention in incremental decoding, or save the work
+        for decoder in (model.decoder for model in models if hasattr(model, "decoder")):
+            for name in ("alignment_wanted", "need_attn"):
+                if hasattr(decoder, name):
+                    setattr(decoder, name, bool(getattr(args, "print_alignment", None)))
         if seq_gen_cls is None and not getattr(args, "score_reference", False):
             reason = self._unsupported_option(models, args, extra)
             if reason is None:
-                return self._own_generator(models, args, extra, prefix_allowed_tokens_fn)
-            logger.warning(
-                "%s: fairseq's own generator decodes, with its length penalty and stopping", reason
-            )
-        return super().build_generator(models, args, seq_gen_cls, extra, prefix_allowed_tokens_fn)
+                return self._own_generator(models, args, extra, **choose)
+            logger.warning(f"{reason}: fairseq's own generator decodes, with its length penalty")
+        return super().build_generator(models, args, seq_gen_cls, extra, **choose)
 
     def complete_decoding(self, args: Any) -> argparse.Namespace:
         """Generation options, with the paper's values for those that the user did not give.
@@ -153,18 +140,17 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         names = args.keys() if isinstance(args, Mapping) else [f.name for f in fields(args)]
         given = {name: getattr(args, name) for name in names}
         if not self.cfg.get("decoding_is_complete", False):
-            silence = GenerationConfig()
             for name in self.decoding:
-                if given.get(name) == getattr(silence, name):
+                if given.get(name) == getattr(GenerationConfig, name):
                     given.pop(name, None)
         return argparse.Namespace(**{**self.decoding, **given})
 
-    def _own_generator(self, models, args, extra: dict, choose) -> BeamSearchGenerator:
+    def _own_generator(self, models, args, extra: dict, prefix_allowed_tokens_fn=None):
         names = {f.name for f in fields(SearchOptions)} - {"length_penalty"}
         given = {n: value for n in names if (value := getattr(args, n, None)) is not None}
         options = SearchOptions(**given, length_penalty=str(self.cfg.length_penalty))
         extra = {k: v for k, v in extra.items() if k not in ("lm_model", "lm_weight")}
-        choose = choose or getattr(args, "prefix_allowed_tokens_fn", None)
+        choose = prefix_allowed_tokens_fn or getattr(args, "prefix_allowed_tokens_fn", None)
         return BeamSearchGenerator(
             models, self.target_dictionary, options, prefix_allowed_tokens_fn=choose, **extra
         )
@@ -177,7 +163,7 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
             return "--lm-path"
         for name, unused in BEYOND_OUR_SEARCH.items():
             if getattr(args, name, unused) not in (unused, None):
-                return "--" + name.replace("_", "-")
+                return flag(name)
         if self.cfg.length_penalty == "fairseq" and getattr(args, "diverse_beam_groups", 0) > 0:
             return "--diverse-beam-groups with --length-penalty fairseq"
         return None
@@ -187,24 +173,18 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
 class VaswaniParsingConfig(VaswaniTranslationConfig):
     """Our translation task with longer outputs for trees, and the choice of the constraint."""
 
-    max_source_positions: int = field(
-        default=2048, metadata={"help": "max number of tokens in the source sequence"}
-    )
-    max_target_positions: int = field(
-        default=4096, metadata={"help": "max number of tokens in the target sequence"}
-    )
-    unconstrained: bool = field(
-        default=False,
-        metadata={"help": "let the search also write what is no tree, as the paper's does"},
+    max_source_positions: int = option(2048, "max number of tokens in the source sequence")
+    max_target_positions: int = option(4096, "max number of tokens in the target sequence")
+    unconstrained: bool = option(
+        False, "let the search also write what is no tree, as the paper's does"
     )
 
 
 @register_task("vaswani_parsing", dataclass=VaswaniParsingConfig)
 class VaswaniParsingTask(VaswaniTranslationTask):
-    """Parsing (section 6.3): words, whole or in units that end by @@, into a linearized tree.
+    """Parsing (section 6.3): words, whole or in units, into a tree of text/linearization.py.
 
-    The symbols are those of text/linearization.py. By default our decoder writes well-formed trees
-    only; the paper's decoder has no such constraint.
+    By default our decoder writes well-formed trees only; the paper's has no such constraint.
     """
 
     cfg: VaswaniParsingConfig
@@ -215,16 +195,7 @@ class VaswaniParsingTask(VaswaniTranslationTask):
         """The words and tree symbols of the dictionaries."""
         return Grammar(self.source_dictionary, self.target_dictionary)
 
-    def _own_generator(self, models, args, extra: dict, choose) -> BeamSearchGenerator:
+    def _own_generator(self, models, args, extra: dict, prefix_allowed_tokens_fn=None):
         if not self.cfg.unconstrained:
             extra = {**extra, "start_tracking": (self.grammar.start_tracking,)}
-        return super()._own_generator(models, args, extra, choose)
-
-
-def request_attention(models: list, is_wanted: bool) -> None:
-    """Let models return their attention to the source in incremental decoding, or save the work."""
-    decoders = [model.decoder for model in models if hasattr(model, "decoder")]
-    for decoder in decoders:
-        for name in ("alignment_wanted", "need_attn"):
-            if hasattr(decoder, name):
-                setattr(decoder, name, is_wanted)
+        return super()._own_generator(models, args, extra, prefix_allowed_tokens_fn)
