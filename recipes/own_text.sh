@@ -6,10 +6,11 @@
 #   bash recipes/own_text.sh --train pairs.tsv.gz --pair de-hsb --test test.tsv --work work/hsb
 #   bash recipes/own_text.sh --train new.de new.hsb --init-from work/hsb/model --work work/hsb-law
 #
-# Trains until the validation loss stops falling; WORK/corpus.json says what was dropped and why.
+# Trains until the BLEU of greedily translated validation text stops rising (the loss rises long before
+# on small data); WORK/corpus.json says what was dropped and why.
 # Batch and training by the number of training pairs; the 5 best states are averaged:
 #   pairs        pieces   architecture     dropout  max-tokens  warm-up  peak rate  at most
-#   to 10,000     1,000   vaswani_tiny     0.3      2,048         400    2.5e-3      5,000 updates
+#   to 10,000     4,000   vaswani_tiny     0.3      2,048         400    2.5e-3      5,000 updates
 #   to 100,000    4,000   vaswani_tiny     0.3      4,096       1,000    3.5e-3     20,000
 #   to 1 mill.    8,000   vaswani_tiny     0.1      8,192       2,000    5.0e-3     50,000
 #   more         32,000   vaswani_base     0.1      4,096 x 8   4,000    7.0e-4    100,000
@@ -42,7 +43,7 @@ languages "$pair"
 step clean python "$prep/own_text.py" --pair "$pair" "${files[@]}" ${columns:+--columns "$columns"} --output "$work/raw" --report "$work/corpus.json"
 if [[ -n $dry_run ]]; then pairs=0; else pairs=$(wc -l <"$work/raw/train.$source"); fi
 if ((pairs <= 10000)); then
-  pieces=1000 interval=100 training=(--arch vaswani_tiny --dropout .3 --max-tokens 2048 --warmup-updates 400 --lr-factor .5657 --max-update 5000)
+  pieces=4000 interval=250 training=(--arch vaswani_tiny --dropout .3 --max-tokens 2048 --warmup-updates 400 --lr-factor .5657 --max-update 5000)
 elif ((pairs <= 100000)); then
   pieces=4000 interval=250 training=(--arch vaswani_tiny --dropout .3 --max-tokens 4096 --warmup-updates 1000 --lr-factor 1.2649 --max-update 20000)
 elif ((pairs <= 1000000)); then
@@ -53,7 +54,7 @@ fi
 model=$work/pieces.model dictionary=$work/dictionary patience=8
 if [[ -n $init_from ]]; then
   [[ -f $init_from/sentencepiece.model ]] || die "--init-from $init_from: no bundle of this recipe"
-  model=$init_from/sentencepiece.model dictionary=$init_from/dict.$source.txt patience=5 interval=25
+  model=$init_from/sentencepiece.model dictionary=$init_from/dict.$source.txt patience=5 interval=50
   training+=(--warmup-updates 100 --lr-factor .06 --max-update 2000 --finetune-from-model "$init_from/model.pt" --arch)
   while IFS= read -r word; do training+=("$word"); done < <(python "$root/recipes/lib/steps.py" flags "$init_from")
 else
@@ -64,7 +65,9 @@ else
 fi
 step pieces every raw pieces python "$prep/wordpiece.py" apply --model "$model"
 step binarize binarize "$work/pieces" --dictionary "$dictionary"
-step train train "${training[@]}" --patience $patience --keep-best-checkpoints 5 --no-epoch-checkpoints \
+step train train "${training[@]}" --eval-bleu --eval-bleu-remove-bpe sentencepiece --eval-bleu-args '{"beam": 1}' \
+  --best-checkpoint-metric bleu --maximize-best-checkpoint-metric \
+  --patience $patience --keep-best-checkpoints 5 --no-epoch-checkpoints \
   --save-interval 1000000 --validate-interval 1000000 --keep-interval-updates 1 \
   --save-interval-updates "$(or_tiny $interval 5)" --validate-interval-updates "$(or_tiny $interval 5)"
 step average average --best 5

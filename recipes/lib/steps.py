@@ -30,7 +30,7 @@ REMEDY = (
 )
 PACKAGES = {"torch": "torch", "fairseq": "fairseq-fixed", "plugin": "vaswani-plugin"}
 MAX_UPDATE = re.compile(r"'max_update': (\d+)")
-PATIENCE = re.compile(r"'patience': \d")  # -1: the validation loss does not end the training
+PATIENCE = re.compile(r"'patience': \d")  # -1: validation does not end the training
 RECORD = re.compile(r"\| (train_inner|valid) \| (\{.*\})$")
 OF_THE_TRAINING = ("_name", "dropout", "attention_dropout", "activation_dropout", "compile")
 OF_THE_TRAINING += ("checkpoint_activations", "max_source_positions", "max_target_positions")
@@ -138,10 +138,10 @@ def finish(folder: str, recipe: str, title: str, *arguments: str) -> None:
         f"parameters, {training.updates:,} updates, {fewer}{training.seconds / 60:.1f} min, "
         f"{training.tokens_per_second:,.0f} target tokens/s): {work / 'result.json'}"
     )
-    losses = [point["loss"] for point in training.valid]
-    if PATIENCE.search(log.read_text(encoding="utf-8")) and losses and losses[-1] == min(losses):
+    scores = [point.get("bleu", -point["loss"]) for point in training.valid]
+    if PATIENCE.search(log.read_text(encoding="utf-8")) and scores and scores[-1] == max(scores):
         more = f"the same command with --continue {2 * training.updates} goes on"
-        print(f"The validation loss was still falling: {more}.")
+        print(f"Validation was still getting better: {more}.")
     if warning := result.get("learned", {}).get("warning"):
         print(f"Warning: {warning}. {REMEDY}")
 
