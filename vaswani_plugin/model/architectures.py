@@ -71,7 +71,7 @@ ARCHITECTURES = (
 
 PARSER_TINY = {
     **{"encoder_layers": 4, "decoder_layers": 4, "d_model": 192, "d_ff": 512, "heads": 4},
-    **{"dropout": 0.2, "share_embeddings": "decoder"},
+    **{"dropout": 0.2, "share_embeddings": "decoder", "initial_weights": "own"},
 }
 
 PARSERS = (
@@ -81,6 +81,7 @@ PARSERS = (
         {
             **{"encoder_layers": 4, "decoder_layers": 4, "d_model": 1024},
             **{"dropout": 0.2, "attention_dropout": 0.2, "share_embeddings": "decoder"},
+            "initial_weights": "own",
         },
     ),
     Architecture("vaswani_parser_tiny", "ours", PARSER_TINY),

@@ -5,14 +5,17 @@ import argparse
 import pytest
 import torch
 from fairseq import tasks, utils
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.data import Dictionary
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.hub_utils import GeneratorHubInterface
+from fairseq.logging import metrics
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.sequence_scorer import SequenceScorer
 from fairseq_flags import generation_config, training_config
 from model_factory import make_dictionary
 from omegaconf import OmegaConf
+from sacrebleu.metrics import BLEU
 from search_setup import make_peaked_model, make_sample, make_translation_task
 from toy_bundle import write_checkpoint, write_data
 from toy_parser import write_tree_data
@@ -209,3 +212,24 @@ def test_amp_on_a_cpu_learns_as_float32_does(toy_data_bin, tmp_path):
     assert float32.code == amp.code == 0, amp.log
     assert amp.losses[-1] == pytest.approx(float32.losses[-1], rel=0.01)
     assert amp.losses != float32.losses
+
+
+def test_the_bleu_of_a_validation():
+    """--eval-bleu: of all batches together, and 0 where the model writes nothing at all."""
+    hypotheses, references = ["", "a b c d e f", "a b c d"], ["a b", "a b c d e g", "a b c d"]
+    task = make_translation_task(SYMBOLS, eval_bleu=True)
+
+    def logged(*batches: slice) -> float:
+        with metrics.aggregate(new_root=True) as aggregator:
+            for batch in batches:
+                bleu = BLEU().corpus_score(hypotheses[batch], [references[batch]])
+                sums = {f"_bleu_counts_{n}": bleu.counts[n] for n in range(4)}
+                sums |= {f"_bleu_totals_{n}": bleu.totals[n] for n in range(4)}
+                sums |= {"_bleu_sys_len": bleu.sys_len, "_bleu_ref_len": bleu.ref_len}
+                sizes = {"loss": 1.0, "ntokens": 3, "nsentences": 1, "sample_size": 3}
+                task.reduce_metrics([{**sizes, **sums}], CrossEntropyCriterion(task, False))
+        return aggregator.get_smoothed_values()["bleu"]
+
+    assert logged(slice(0, 1)) == 0
+    expected = BLEU().corpus_score(hypotheses, [references]).score
+    assert logged(slice(0, 1), slice(1, 3)) == round(expected, 2) > 10

@@ -8,13 +8,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from fairseq.data import FairseqDataset
 from fairseq.data.iterators import EpochBatchIterating
 from fairseq.dataclass import ChoiceEnum
 from fairseq.dataclass.configs import GenerationConfig
+from fairseq.logging import metrics
 from fairseq.tasks import register_task
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from fairseq.tasks.translation import EVAL_BLEU_ORDER, TranslationConfig, TranslationTask
 from fairseq.utils import split_paths
+from sacrebleu.metrics import BLEU
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
@@ -110,6 +113,17 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         )
         return batches
 
+    def reduce_metrics(self, logging_outputs: list[dict[str, Any]], criterion: Any) -> None:
+        """See fairseq's task, which leaves batches out of --eval-bleu where nothing is written."""
+        if any("_bleu_sys_len" in output for output in logging_outputs):
+            metrics.log_derived("bleu", _bleu)
+            if not any(output.get("_bleu_totals_0") for output in logging_outputs):
+                for name in ("counts", "totals"):
+                    metrics.log_scalar(f"_bleu_{name}", np.zeros(EVAL_BLEU_ORDER))
+                for name in ("_bleu_sys_len", "_bleu_ref_len"):
+                    metrics.log_scalar(name, sum(out.get(name, 0) for out in logging_outputs))
+        super().reduce_metrics(logging_outputs, criterion)
+
     def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, **choose):
         """fairseq's `build_generator` with our search, and the paper's values for missing options.
 
@@ -167,6 +181,14 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         if self.cfg.length_penalty == "fairseq" and getattr(args, "diverse_beam_groups", 0) > 0:
             return "--diverse-beam-groups with --length-penalty fairseq"
         return None
+
+
+def _bleu(meters: Mapping[str, Any]) -> float:
+    """BLEU of the sums of a validation so far, as fairseq rounds it."""
+    names = {"correct": "counts", "total": "totals", "sys_len": "sys_len", "ref_len": "ref_len"}
+    sums = {key: meters[f"_bleu_{name}"].sum for key, name in names.items()}
+    lengths = {key: int(sums[key]) for key in ("sys_len", "ref_len")}
+    return round(BLEU.compute_bleu(**{**sums, **lengths}, smooth_method="exp").score, 2)
 
 
 @dataclass
