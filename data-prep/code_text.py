@@ -96,12 +96,7 @@ def main() -> None:
     add("--article-tokens", type=int, help="with --summaries: most tokens of the article")
     add("--summary-tokens", type=int, help="with --summaries: most tokens of the summary")
     add("--operations", type=int, default=8000, help="BPE merge operations (default: 8000)")
-    add(
-        "--threshold",
-        type=int,
-        default=0,
-        help="rarer words and characters become <unk>; not bpe",
-    )
+    add("--threshold", type=int, default=0, help="rarer words, characters become <unk>; not bpe")
     add("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")
     args = flags.parse_args()
     at_least(args, operations=1, workers=1, article_tokens=1, summary_tokens=1)
@@ -112,8 +107,7 @@ def main() -> None:
     sides = (".article", ".summary") if args.summaries else ("",)
     splits = {split: [getattr(args, split) + side for side in sides] for split in SPLITS}
     numbers = args.operations, args.threshold, args.workers
-    report = code_text(splits, settings, args.output, *numbers)
-    print("\n".join(report))
+    print("\n".join(code_text(splits, settings, args.output, *numbers)))
 
 
 if __name__ == "__main__":

@@ -62,10 +62,8 @@ def code_trees(
         encode = partial(line_encoder, settings.coding, codes)
         for split in splits:
             process_file(encode, f"{parts}/{split}.raw", f"{parts}/{split}.{WORDS}", workers)
-        for side, also, least in (
-            (WORDS, bpe_units(codes) if codes else (), threshold),
-            (SYMBOLS, (), 0),
-        ):
+        words = WORDS, bpe_units(codes) if codes else (), threshold
+        for side, also, least in (words, (SYMBOLS, (), 0)):
             train = [f"{parts}/{split}.{side}" for split in splits if split.startswith("train")]
             entries = build_dictionary(train, least, 1, workers, also)
             write_dictionary(entries, folder / dictionary_name(side))
@@ -101,8 +99,7 @@ def main() -> None:
     codes = CODES if args.coding == "bpe" else None
     settings = TreeSettings(args.coding, not args.one_placeholder, not args.plain_closings, codes)
     numbers = args.operations, args.threshold, args.workers
-    report = code_trees(splits, settings, args.output, *numbers)
-    print("\n".join(report))
+    print("\n".join(code_trees(splits, settings, args.output, *numbers)))
 
 
 if __name__ == "__main__":

@@ -105,9 +105,8 @@ def main() -> None:
                 write = stack.enter_context(write_atomically(args.output / f"{name}{ending}"))
                 for pair in chosen:
                     write(pair[side])
-    print(
-        ", ".join(f"{name} {len(chosen)}" for name, chosen in splits.items()) + f": {args.output}"
-    )
+    counts = ", ".join(f"{name} {len(chosen)}" for name, chosen in splits.items())
+    print(f"{counts}: {args.output}")
 
 
 if __name__ == "__main__":

@@ -73,11 +73,7 @@ class Row:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read a file of rows; each has the flags of `all` before its own.
-
-    Raises:
-        UserError: the file is missing, or a line of it can't be read.
-    """
+    """Read a file of rows; each has the flags of `all` before its own."""
     if not path.is_file():
         known = " ".join(sorted(found.stem for found in FILES.glob("*.tsv")))
         raise UserError(f"{path.stem}: no such experiment; there are {known}")
@@ -91,20 +87,14 @@ def read_rows(path: Path) -> list[Row]:
             common = (*own, average)
             continue
         if common is None:
-            raise UserError(
-                f"{path}: the first row must be `{COMMON}`, with the flags of every row"
-            )
+            raise UserError(f"{path}: the first row must be `{COMMON}`, with the flags of all")
         train, translate = ((*shared, *more) for shared, more in zip(common, own, strict=False))
         rows.append(Row(name, tuple(train), int(average or common[2]), tuple(translate), record))
     return rows
 
 
 def choose(rows: list[Row], names: list[str]) -> list[Row]:
-    """The rows of these names or groups, in the file's order; without names, all.
-
-    Raises:
-        UserError: a name is unknown.
-    """
+    """The rows of these names or groups, in the file's order; without names, all."""
     chosen = {n: [r for r in rows if r.name == n or r.name.startswith(f"{n}_")] for n in names}
     for name, found in chosen.items():
         if not found:
@@ -120,12 +110,10 @@ class Runner:
         self.devices: SimpleQueue[dict[str, str]] = SimpleQueue()
         each = args.gpus // args.parallel
         for number in range(args.parallel):
-            if each:
-                gpus = ",".join(str(number * each + gpu) for gpu in range(each))
-                self.devices.put({"CUDA_VISIBLE_DEVICES": gpus})
-            else:
-                threads = max(1, (os.cpu_count() or 1) // args.parallel)
-                self.devices.put({"OMP_NUM_THREADS": str(threads)})
+            gpus = ",".join(str(number * each + gpu) for gpu in range(each))
+            cores = str(max(1, (os.cpu_count() or 1) // args.parallel))
+            device = {"CUDA_VISIBLE_DEVICES": gpus} if each else {"OMP_NUM_THREADS": cores}
+            self.devices.put(device)
         self.device_flags = ["--distributed-world-size", str(each)] if each else ["--cpu"]
         self.running: set[subprocess.Popen] = set()
         self.is_stopped = False
@@ -137,18 +125,13 @@ class Runner:
             child.send_signal(number)
 
     def execute(self, command: list[str], log: Path) -> None:
-        """Run a command; what it prints is added to `log`.
-
-        Raises:
-            UserError: the command failed, or was stopped.
-        """
+        """Run a command; what it prints is added to `log`."""
         device = self.devices.get()
         try:
             if not self.is_stopped:
                 with open(log, "a", encoding="utf-8") as stream:
-                    child = subprocess.Popen(
-                        command, stdout=stream, stderr=subprocess.STDOUT, env=os.environ | device
-                    )
+                    output = {"stdout": stream, "stderr": subprocess.STDOUT}
+                    child = subprocess.Popen(command, env=os.environ | device, **output)
                 self.running.add(child)
                 child.wait()
                 self.running.discard(child)
@@ -179,18 +162,11 @@ class Runner:
             training = read_training(read_lines(log), str(log))
             if not training.valid:
                 raise UserError(f"{log}: no validation: is --disable-validation among the flags?")
-            perplexity = training.valid[-1]["ppl"]
-            write_json(
-                result,
-                {
-                    "PPL": perplexity,
-                    "parameters": training.parameters,
-                    "updates": training.updates,
-                    "minutes": training.seconds / 60,
-                    "tokens_per_second": training.tokens_per_second,
-                },
-            )
-            say(f"{name}: validation PPL {perplexity:.2f}")
+            figures = {"PPL": training.valid[-1]["ppl"], "minutes": training.seconds / 60}
+            for key in ("parameters", "updates", "tokens_per_second"):
+                figures[key] = getattr(training, key)
+            write_json(result, figures)
+            say(f"{name}: validation PPL {figures['PPL']:.2f}")
         return json.loads(result.read_text(encoding="utf-8"))
 
     def translate(self, name: str, row: Row) -> float:
@@ -283,10 +259,10 @@ def measure(
     found = {}
     for row in rows:
         runs = [trained[row.train, seed] for seed in args.seeds]
-        found[row.name] = {key: [each[key] for each in runs] for key in runs[0]}
-        found[row.name]["BLEU"] = [bleu[row.name, seed] for seed in args.seeds]
-        costs = runner.costs([f"{names[row.train]}-{seed}" for seed in args.seeds])
-        found[row.name] |= {"costs": costs} if costs else {}
+        here = found[row.name] = {key: [each[key] for each in runs] for key in runs[0]}
+        here["BLEU"] = [bleu[row.name, seed] for seed in args.seeds]
+        if costs := runner.costs([f"{names[row.train]}-{seed}" for seed in args.seeds]):
+            here["costs"] = costs
     return found
 
 
@@ -305,17 +281,11 @@ def report(rows: list[Row], found: dict[str, dict[str, list[Any]]]) -> str:
     for row in rows:
         here = found[row.name]
         change = [a - b for a, b in zip(here["BLEU"], first, strict=True)]
-        lines.append(
-            [
-                row.name,
-                *(with_error(here[key]) for key in FIGURES),
-                "" if row is rows[0] else with_error(change),
-                f"{here['parameters'][0]:,}",
-                f"{here['updates'][0]:,}",
-                f"{fmean(here['minutes']):.1f}",
-                *(row.published[key] for key in published),
-            ]
-        )
+        cells = [row.name, *(with_error(here[key]) for key in FIGURES)]
+        cells += ["" if row is rows[0] else with_error(change)]
+        cells += [f"{here[key][0]:,}" for key in ("parameters", "updates")]
+        cells += [f"{fmean(here['minutes']):.1f}", *(row.published[key] for key in published)]
+        lines.append(cells)
     return as_markdown(lines)
 
 
@@ -364,26 +334,25 @@ def draw(rows: list[Row], found: dict[str, dict[str, list[Any]]], path: Path) ->
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Parse the command line."""
     end = [*argv, "--"].index("--")
-    argv, more = argv[:end], argv[end + 1 :]
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("experiment", help="a file of recipes/experiments, or its path")
-    parser.add_argument("rows", nargs="*", help="rows or groups of it (default: all)")
-    parser.add_argument("--data", type=Path, required=True, help="binarized data")
-    parser.add_argument("--work", type=Path, help="(default: work/EXPERIMENT)")
-    parser.add_argument("--seeds", default="1", help="such as 1,2,3 (default: 1)")
-    parser.add_argument("--parallel", type=int, default=1, metavar="N", help="trainings at a time")
-    parser.add_argument("--gpus", type=int, default=0, metavar="N", help="(default: the CPU)")
-    parser.add_argument("--cpu", action="store_const", const=0, dest="gpus")
-    args = parser.parse_args(argv)
+    kind = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=kind)
+    add = parser.add_argument
+    add("experiment", help="a file of recipes/experiments, or its path")
+    add("rows", nargs="*", help="rows or groups of it (default: all)")
+    add("--data", type=Path, required=True, help="binarized data")
+    add("--work", type=Path, help="(default: work/EXPERIMENT)")
+    add("--seeds", default="1", help="such as 1,2,3 (default: 1)")
+    add("--parallel", type=int, default=1, metavar="N", help="trainings at a time")
+    add("--gpus", type=int, default=0, metavar="N", help="(default: the CPU)")
+    add("--cpu", action="store_const", const=0, dest="gpus")
+    args = parser.parse_args(argv[:end])
     if not re.fullmatch("[0-9]+(,[0-9]+)*", args.seeds):
         raise UserError(f"--seeds {args.seeds}: must be numbers, such as 1,2,3")
     args.seeds = list(dict.fromkeys(map(int, args.seeds.split(","))))
     if args.parallel < 1 or args.gpus < 0 or args.gpus % args.parallel:
         raise UserError(f"--parallel {args.parallel}: must be at least 1, and divide --gpus evenly")
     args.work = args.work or ROOT / "work" / Path(args.experiment).stem
-    args.more = more
+    args.more = argv[end + 1 :]
     return args
 
 

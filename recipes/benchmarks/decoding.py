@@ -13,6 +13,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,8 @@ def take_sentences(args: argparse.Namespace) -> list[str]:
     stored = indexed_dataset.make_dataset(str(args.data_bin / f"{args.subset}.{name}"), "mmap")
     dictionary = Dictionary.load(str(folder / f"dict.{source}.txt"))
     rows = [stored[number] for number in range(min(args.sentences or len(stored), len(stored)))]
-    builder = indexed_dataset.MMapIndexedDatasetBuilder(
-        str(folder / f"test.{name}.bin"), stored._index.dtype
-    )
+    output = str(folder / f"test.{name}.bin")
+    builder = indexed_dataset.MMapIndexedDatasetBuilder(output, stored._index.dtype)
     for row in rows:
         builder.add_item(row)
     builder.finalize(str(folder / f"test.{name}.idx"))
@@ -80,13 +80,12 @@ def whole_processes(args: argparse.Namespace, engines: list[str]) -> dict[str, l
     if args.bundle:
         translate = [BIN / "vaswani", "translate", "--one-sentence-a-line", "--beam", args.beam]
         translate += ["--batch-tokens", args.max_tokens, "--threads", args.threads]
-        translate += [] if args.gpu else ["--cpu"]
-        commands["vaswani translate"] = [*translate, "--model", args.bundle]
-        if processor.has_bfloat16() or args.gpu:
-            commands["vaswani translate, bf16"] = [*translate, "--model", args.bundle, "--bf16"]
+        translate += [*([] if args.gpu else ["--cpu"]), "--model"]
+        commands["vaswani translate"] = [*translate, args.bundle]
+        if "ours-bfloat16" in engines:
+            commands["vaswani translate, bf16"] = [*translate, args.bundle, "--bf16"]
         if "ctranslate2" in engines:
-            exported = [*translate, "--model", args.work / "ctranslate2"]
-            commands["vaswani translate, CTranslate2"] = exported
+            commands["vaswani translate, CTranslate2"] = [*translate, args.work / "ctranslate2"]
     return commands
 
 
@@ -120,9 +119,8 @@ def stock_search(args: argparse.Namespace) -> Decode:
     least, a, b = lengths(args)
     for model in models:
         model.to("cuda" if args.gpu else "cpu").eval().prepare_for_inference_(cfg)
-    wanted = argparse.Namespace(
-        beam=args.beam, lenpen=LENPEN, min_len=least, max_len_a=a, max_len_b=b
-    )
+    limits = {"min_len": least, "max_len_a": a, "max_len_b": b}
+    wanted = argparse.Namespace(beam=args.beam, lenpen=LENPEN, **limits)
     generator = task.build_generator(models, wanted)
 
     def decode(batch: list[list[str]]) -> list[int]:
@@ -167,11 +165,9 @@ def ctranslate2_search(args: argparse.Namespace) -> Decode:
 
     def decode(batch: list[list[str]]) -> list[int]:
         longest = a * (max(map(len, batch)) + 1) + b
-        length = {"min_decoding_length": least, "max_decoding_length": longest}
-        found = translator.translate_batch(
-            batch, beam_size=args.beam, length_penalty=LENPEN, **length
-        )
-        return [len(each.hypotheses[0]) for each in found]
+        given = {"min_decoding_length": least, "max_decoding_length": longest}
+        given |= {"beam_size": args.beam, "length_penalty": LENPEN}
+        return [len(x.hypotheses[0]) for x in translator.translate_batch(batch, **given)]
 
     return decode
 
@@ -192,9 +188,7 @@ def search_alone(args: argparse.Namespace) -> dict[str, float]:
     batches = [[sentences[number] for number in group] for group in groups]
     ones = [[words] for words in sentences[: args.single]]
     found: dict[str, float] = {}
-    for mode, some in (("batch", batches), ("one", ones)):
-        if not some:
-            continue
+    for mode, some in {"batch": batches, "one": ones}.items() if ones else [("batch", batches)]:
         decode(some[0])
         start = time.perf_counter()
         outputs = [length for batch in some for length in decode(batch)]
@@ -208,9 +202,7 @@ def usable_engines(args: argparse.Namespace) -> list[str]:
     found = list(SEARCHES)
     if not processor.has_bfloat16() and not args.gpu:
         found.remove("ours-bfloat16")
-    try:
-        import ctranslate2  # noqa: F401 -- an extra
-    except ImportError:
+    if not find_spec("ctranslate2"):  # an extra
         found.remove("ctranslate2")
     return found
 
@@ -239,32 +231,22 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
             again = [sys.executable, __file__, *sys.argv[1:], "--engine", name]
             measure(again, stdout=output)
             found.append(json.loads(output.read_text(encoding="utf-8")))
-    return {
-        "sentences": len(sentences),
-        "processes": {name: process_figures(own, len(sentences)) for name, own in runs.items()},
-        "alone": {name: alone_figures(own) for name, own in alone.items()},
-    }
-
-
-def process_figures(runs: list[Measurement], sentences: int) -> dict[str, float]:
-    """Medians of one command's runs."""
-    wall, cpu = (statistics.median(getattr(run, key) for run in runs) for key in ("wall", "cpu"))
-    peak = max(run.peak for run in runs) / 2**20
-    return {"sentences_per_second": sentences / wall, "cpu_seconds": cpu, "peak_mib": peak}
-
-
-def alone_figures(runs: list[dict[str, float]]) -> dict[str, float]:
-    """Medians of one engine's runs; lowest and highest speed in batches."""
-    found = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
-    speeds = [run["batch"] for run in runs]
-    return found | {"batch_lowest": min(speeds), "batch_highest": max(speeds)}
+    figures: dict[str, Any] = {"sentences": len(sentences), "processes": {}, "alone": {}}
+    for name, own in runs.items():
+        wall, cpu = (statistics.median(getattr(run, key) for run in own) for key in ("wall", "cpu"))
+        row = {"sentences_per_second": len(sentences) / wall, "cpu_seconds": cpu}
+        figures["processes"][name] = row | {"peak_mib": max(run.peak for run in own) / 2**20}
+    for name, found in alone.items():
+        row = {key: statistics.median(run[key] for run in found) for key in found[0]}
+        speeds = [run["batch"] for run in found]
+        figures["alone"][name] = row | {"batch_lowest": min(speeds), "batch_highest": max(speeds)}
+    return figures
 
 
 def as_table(result: dict[str, Any]) -> str:
     """Two tables in Markdown."""
-    lines = [
-        f"{result['sentences']:,} sentences, beam {result['beam']}, {result['threads']} threads"
-    ]
+    count, threads = result["sentences"], result["threads"]
+    lines = [f"{count:,} sentences, beam {result['beam']}, {threads} threads"]
     if result["processes"]:
         lines += ["", "| whole process | sentences/s | CPU s | peak MiB | times stock |"]
         lines += ["|---|---|---|---|---|"]
@@ -284,8 +266,8 @@ def as_table(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def options() -> argparse.ArgumentParser:
-    """The command's options."""
+def main() -> None:
+    """Command line."""
     parser = argparse.ArgumentParser(prog="decoding.sh", description=__doc__)
     add = parser.add_argument
     add("--model", type=Path, required=True, help="checkpoint of a vaswani_transformer")
@@ -305,12 +287,7 @@ def options() -> argparse.ArgumentParser:
     add("--repetitions", type=int, default=3, help="runs of each engine (default: 3)")
     add("--gpu", action="store_true", help="on the first GPU")
     add("--engine", help=argparse.SUPPRESS)  # a process of one engine, started by this script
-    return parser
-
-
-def main() -> None:
-    """Command line."""
-    args = options().parse_args()
+    args = parser.parse_args()
     if args.engine:
         print(json.dumps(search_alone(args)))
         return

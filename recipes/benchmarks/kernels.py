@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from measurement import ROOT, measure
-from training import complete, figures, hardly_trained, options, train, write_result
+from training import complete, figures, hardly_trained, options, spread, train, write_result
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.programs import run
@@ -19,11 +19,7 @@ MODES = ("training", "decoding")
 
 
 def variants(left_out: list[str] | None = None) -> dict[str, str]:
-    """VASWANI_KERNELS of each variant: all kernels, all but one (of these), none.
-
-    Raises:
-        UserError: there is no such kernel.
-    """
+    """VASWANI_KERNELS of each variant: all kernels, all but one (of these), none."""
     from vaswani_plugin.kernels import NAMES
 
     for name in left_out or ():
@@ -53,10 +49,9 @@ def compare(
     rounds = [{name: measure_once(names[name]) for name in names} for _ in range(repetitions)]
     table = {}
     for name in names:
-        ratios = [each[name] / each["all"] for each in rounds]
-        found = {"median": statistics.median(ratios), "lowest": min(ratios), "highest": max(ratios)}
         speed = statistics.median(each[name] for each in rounds)
-        table[name] = {"speed": speed, "over_all": {k: round(v, 3) for k, v in found.items()}}
+        over_all = spread(each[name] / each["all"] for each in rounds)
+        table[name] = {"speed": speed, "over_all": over_all}
     return table
 
 
@@ -66,21 +61,19 @@ def as_table(cases: dict[str, dict[str, Any]]) -> str:
     for case, rows in cases.items():
         lines += [f"| {case} | speed | over all |", "|---|---|---|"]
         for name, row in rows.items():
-            ratio = row["over_all"]
-            spread = f"{ratio['median']:.3f} ({ratio['lowest']:.3f} to {ratio['highest']:.3f})"
-            lines.append(f"| {name} | {row['speed']:,.1f} | {spread} |")
+            ratio = "{median:.3f} ({lowest:.3f} to {highest:.3f})".format(**row["over_all"])
+            lines.append(f"| {name} | {row['speed']:,.1f} | {ratio} |")
     return "\n".join(lines)
 
 
 def main(argv: list[str] | None = None) -> None:
     """Command line."""
     parser = options(__doc__)
-    parser.add_argument("--sentences", type=int, default=400, help="training sentences to decode")
-    parser.add_argument("--output-length", type=int, default=20, help="of each (default: 20)")
-    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
-    parser.add_argument(
-        "--kernels", nargs="+", metavar="NAME", help="leave out these (default: all)"
-    )
+    add = parser.add_argument
+    add("--sentences", type=int, default=400, help="training sentences to decode")
+    add("--output-length", type=int, default=20, help="of each (default: 20)")
+    add("--modes", nargs="+", choices=MODES, default=list(MODES))
+    add("--kernels", nargs="+", metavar="NAME", help="leave out these (default: all)")
     args = parser.parse_args(argv)
     names = variants(args.kernels)
     args = complete(args)

@@ -82,9 +82,8 @@ def draw(result: dict[str, dict], path: Path) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    kind = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=kind)
     add = parser.add_argument
     add("--lengths", type=int, nargs="+", default=[128, 256, 512, 1024, 2048], metavar="N")
     add("--widths", type=int, nargs="+", default=[64, 128, 256, 512, 1024], metavar="D")
@@ -96,13 +95,9 @@ def main(argv: list[str] | None = None) -> None:
     torch.set_num_threads(1)
     lengths, widths = args.lengths, args.widths
     n, d = lengths[len(lengths) // 2], widths[len(widths) // 2]
-    cases = {
-        "n": (lengths, [(length, d) for length in lengths]),
-        "d": (widths, [(n, width) for width in widths]),
-    }
     result = {}
-    for axis, (sizes, pairs) in cases.items():
-        found = measure(pairs, args.k, args.r)
+    for axis, sizes in {"n": lengths, "d": widths}.items():
+        found = measure([(x, d) if axis == "n" else (n, x) for x in sizes], args.k, args.r)
         powers = {name: fitted_power(sizes, times) for name, times in found.items()}
         result[axis] = {"sizes": sizes, "seconds": found, "powers": powers}
         rows = [[name, *(1000 * s for s in found[name]), powers[name]] for name in found]

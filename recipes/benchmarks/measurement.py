@@ -47,16 +47,9 @@ def session_memory(session: int) -> int:
 def measure(
     command: Sequence[object], stdin: Path | None = None, stdout: Path | None = None, **more: str
 ) -> Measurement:
-    """Run a command; its output goes to `stdout`, or is dropped.
+    """Run a command that reads `stdin`, or nothing; its output goes to `stdout`, or is dropped.
 
-    Args:
-        command: program and arguments.
-        stdin: its standard input (default: empty).
-        stdout: file for its standard output.
-        more: variables of its environment.
-
-    Raises:
-        UserError: it failed; contains the end of its messages.
+    `more` are variables of its environment. If it fails, the error has the end of its messages.
     """
     before, start, peak, pause = resource.getrusage(resource.RUSAGE_CHILDREN), time.time(), 0, 0.01
     with contextlib.ExitStack() as files:

@@ -52,28 +52,20 @@ def main() -> None:
     environment = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     runner.args.inherit_environ = [*(runner.args.inherit_environ or []), *environment]
     os.environ.update(environment)
-    lines = {BASELINE: [sys.executable, "-c", BASELINE]}
+    lines = {BASELINE: ["-c", BASELINE]}
     for command in COMMANDS:
         if command.startswith(args.only):
             lines[f"vaswani {command}"] = ["-m", "vaswani_plugin.cli", *command.split()]
     for model in args.model:
-        translate = [
-            "-m",
-            "vaswani_plugin.cli",
-            "translate",
-            "--cpu",
-            "--model",
-            str(Path(model).resolve()),
-        ]
-        lines[f"vaswani translate --model {model}"] = [*translate, "sentence"]
+        translate = ["-m", "vaswani_plugin.cli", "translate", "--cpu", "sentence", "--model"]
+        lines[f"vaswani translate --model {model}"] = [*translate, str(Path(model).resolve())]
     with tempfile.TemporaryDirectory() as folder:
         for name, text in TEXTS.items():
             (Path(folder) / name).write_text(text, encoding="utf-8")
         os.chdir(folder)
         found = {}
         for name, line in lines.items():
-            command = line if line[0] == sys.executable else [sys.executable, *line]
-            bench = runner.bench_command(name, command)
+            bench = runner.bench_command(name, [sys.executable, *line])
             if bench is not None:  # None in a worker
                 found[name] = bench.median()
     if not args.worker:

@@ -12,6 +12,7 @@ import shlex
 import statistics
 import sys
 import sysconfig
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -48,10 +49,7 @@ def stock_flags(cfg: Configuration) -> list[str]:
 
 
 def fairseq_flags(args: argparse.Namespace, side: str, size: str) -> list[str]:
-    """fairseq-train's arguments.
-
-    Stock runs without the plugin, except in bf16, for which fairseq needs the plugin's patches.
-    """
+    """fairseq-train's arguments; stock needs the plugin's patches in bf16 alone."""
     flags = [str(args.data), "--max-tokens", str(args.max_tokens), "--seed", "1", "--lr", "1e-4"]
     flags += ["--max-update", str(args.warm_up + args.updates), "--label-smoothing", "0.1"]
     flags += ["--lr-scheduler", "fixed", "--no-save", "--disable-validation"]
@@ -107,11 +105,7 @@ def interpreter(args: argparse.Namespace, side: str) -> str:
 
 
 def train(args: argparse.Namespace, side: str, size: str, kernels: str = "on") -> dict[str, Any]:
-    """The report of one training, which is a process of its own.
-
-    Raises:
-        UserError: it failed.
-    """
+    """The report of one training, which is a process of its own."""
     say(f"{size}, {side}")
     job, report = args.work / "job.json", args.work / "report.json"
     report.unlink(missing_ok=True)
@@ -135,10 +129,10 @@ def figures(report: dict[str, Any], warm_up: int) -> dict[str, float]:
     return speeds | {"peak_mib": peak, "last_loss": rows[-1].get("loss", float("nan"))}
 
 
-def summary(rows: list[dict[str, float]]) -> dict[str, dict[str, float]]:
+def spread(values: Iterable[float]) -> dict[str, float]:
     """Median, lowest and highest of several runs."""
-    kinds = {"median": statistics.median, "lowest": min, "highest": max}
-    return {k: {n: round(f(r[k] for r in rows), 3) for n, f in kinds.items()} for k in rows[0]}
+    kinds, values = {"median": statistics.median, "lowest": min, "highest": max}, list(values)
+    return {name: round(kind(values), 3) for name, kind in kinds.items()}
 
 
 def flops(args: argparse.Namespace, size: str, report: dict[str, Any]) -> float:
@@ -147,10 +141,9 @@ def flops(args: argparse.Namespace, size: str, report: dict[str, Any]) -> float:
 
     rows = report["updates"][args.warm_up :]
     sums = {k: sum(r[k] for r in rows) for k in ("sentences", "source", "target", "seconds")}
-    shape = tuple(round(sums[k] / sums["sentences"]) for k in ("source", "target"))
+    shape = 1, *(round(sums[k] / sums["sentences"]) for k in ("source", "target"))
     vocabulary = 4 + next(args.data.glob("dict.*.txt")).read_bytes().count(b"\n")
-    settings = vars(configuration(size))
-    each = forward_flops("vaswani_transformer", settings, vocabulary, (1, *shape))
+    each = forward_flops("vaswani_transformer", vars(configuration(size)), vocabulary, shape)
     return 3 * each * sums["sentences"] / sums["seconds"]
 
 
@@ -173,7 +166,8 @@ def compare(args: argparse.Namespace, size: str) -> dict[str, Any]:
                 say(f"{side}: {error}")
                 found[side] = {"failed": str(error)}
     for side in [side for side in args.sides if side not in found]:
-        found[side] = summary([figures(report, args.warm_up) for report in reports[side]])
+        rows = [figures(report, args.warm_up) for report in reports[side]]
+        found[side] = {key: spread(row[key] for row in rows) for key in rows[0]}
         if side in FAIRSEQ:
             found[side]["flops_per_second"] = flops(args, size, reports[side][-1])
     return found
@@ -209,15 +203,13 @@ def synthetic_data(work: Path, vocabulary: int, sentences: int = 20_000) -> Path
 
 def hardly_trained(args: argparse.Namespace, size: str) -> Path:
     """A checkpoint after one update, for measuring a search; made once."""
-    folder = args.work / f"hardly-trained-{size}"
-    checkpoint = folder / "checkpoint_last.pt"
+    checkpoint = args.work / f"hardly-trained-{size}" / "checkpoint_last.pt"
     if not checkpoint.is_file():
         command = [sys.executable, "-m", "fairseq_cli.train", args.data, "--user-dir", PLUGIN]
-        command += ["--arch", ARCHS[size], *"--max-tokens 400 --max-update 1 --seed 1".split()]
-        command += ["--positions", "sinusoidal-fairseq"]  # the stock model needs them
-        command += ["--disable-validation", "--no-epoch-checkpoints", "--num-workers", "0"]
-        command += ["--save-dir", folder] + ([] if args.device == "gpu" else ["--cpu"])
-        measure(command)
+        command += ["--arch", ARCHS[size], "--save-dir", checkpoint.parent]
+        command += "--max-tokens 400 --max-update 1 --seed 1 --disable-validation".split()
+        command += "--no-epoch-checkpoints --num-workers 0 --positions sinusoidal-fairseq".split()
+        measure(command + ([] if args.device == "gpu" else ["--cpu"]))  # these positions for stock
     return checkpoint
 
 
@@ -246,11 +238,7 @@ def options(description: str | None) -> argparse.ArgumentParser:
 
 
 def complete(args: argparse.Namespace) -> argparse.Namespace:
-    """Check the options, and make synthetic data.
-
-    Raises:
-        UserError: a value that can't run; names the flag.
-    """
+    """Check the options, and make synthetic data."""
     for name in ("threads", "max_tokens", "updates", "repetitions"):
         if getattr(args, name) < 1:
             raise UserError(f"--{name.replace('_', '-')} {getattr(args, name)}: must be at least 1")
@@ -322,10 +310,8 @@ def main(argv: list[str] | None = None) -> None:
     for side in set(args.sides) - set(FAIRSEQ):
         if args.device == "gpu" or args.precision != "fp32":
             raise UserError(f"--sides {side}: is compared on a CPU, in fp32")
-        if not (args.data.parent / "bpe").is_dir():
-            raise UserError(
-                f"--sides {side}: needs the subwords as text, in {args.data.parent}/bpe"
-            )
+        if not (text := args.data.parent / "bpe").is_dir():
+            raise UserError(f"--sides {side}: needs the subwords as text, in {text}")
     sizes = {size: compare(args, size) for size in args.sizes}
     write_result(args, {"sizes": sizes}, as_table(args, sizes))
 

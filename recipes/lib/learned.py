@@ -39,11 +39,9 @@ def losses(translator: Translator, pairs: list[tuple[str, str]]) -> list[float]:
 
 
 def learned(work: Path) -> dict[str, Any]:
-    """Compare the model and the translations of a recipe's folder with its raw text.
+    """BLEU and chrF, without case, of a recipe's translations and of two outputs of no model.
 
-    Returns:
-        BLEU and chrF, without case, of the test set's translations and of two outputs that need no
-        model; `losses` of validation pairs; `warning`: what is wrong, or None.
+    Also `losses` of validation pairs, and `warning`: what is wrong, or None.
     """
     translator = Translator.from_pretrained(work / "model")
     languages = (translator.source_language, translator.target_language)

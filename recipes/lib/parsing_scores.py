@@ -38,11 +38,7 @@ from vaswani_plugin.text.trees import (  # noqa: E402
 
 
 def read_tagged(path: Path, gold: list[Tree]) -> list[Tree | None]:
-    """The tree of each line, with the leaves of its gold tree; None for an empty line.
-
-    Raises:
-        UserError: other sentences than the gold trees', or no tree; names the line.
-    """
+    """The tree of each line, with the leaves of its gold tree; None for an empty line."""
     lines = list(read_lines(path))
     if len(lines) != len(gold):
         raise UserError(f"{path}: {len(lines)} lines for {len(gold)} gold trees")
@@ -74,36 +70,25 @@ def scored(
 def right_branching(gold: Tree, whole: str, inner: str) -> Tree:
     """The right-branching tree of the gold words: all but the last word open a constituent.
 
-    Args:
-        gold: the tree with the words.
-        whole: label of the constituent below the root.
-        inner: label of the other constituents.
+    `whole` is the label of the one below the root, `inner` that of the others.
     """
-    words = leaves(gold)
-    tree: Tree = [gold[0], Open(whole), words[0]]
-    for word in words[1:-1]:
+    first, *words = leaves(gold)
+    tree: Tree = [gold[0], Open(whole), first]
+    for word in words[:-1]:
         tree += [Open(inner), word]
-    tree += words[1:][-1:]
-    return tree + [CLOSE] * (len(words[1:-1]) + 2)
+    return tree + words[-1:] + [CLOSE] * (len(words[:-1]) + 2)
 
 
 def commonest_labels(trees: Iterable[Tree]) -> tuple[str, str]:
     """The most frequent label directly below the root, and of all constituents."""
-    whole: Counter[str] = Counter()
-    every: Counter[str] = Counter()
-    for tree in trees:
-        every.update(symbol.label for symbol in tree[1:] if isinstance(symbol, Open))
-        if isinstance(tree[1], Open):
-            whole[tree[1].label] += 1
+    trees = list(trees)
+    every = Counter(x.label for tree in trees for x in tree[1:] if isinstance(x, Open))
+    whole = Counter(tree[1].label for tree in trees if isinstance(tree[1], Open))
     return whole.most_common(1)[0][0], every.most_common(1)[0][0]
 
 
 def report(args: argparse.Namespace) -> dict[str, Any]:
-    """Computes the whole report, and writes tagged.trees.
-
-    Raises:
-        UserError: a file is invalid.
-    """
+    """Computes the whole report, and writes tagged.trees."""
     gold = list(read_trees(args.gold))
     parsed, alone = (read_tagged(path, gold) for path in (args.parsed, args.unconstrained))
     with write_atomically(args.tagged) as write:
@@ -123,9 +108,8 @@ def report(args: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    kind = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=kind)
     for name in ("train", "gold", "parsed", "unconstrained"):
         parser.add_argument(f"--{name}", type=Path, required=True, metavar="TREES")
     parser.add_argument("--tagged", required=True, metavar="FILE", help="trees file to write")

@@ -12,7 +12,7 @@ import re
 import signal
 import sys
 import time
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -79,23 +79,11 @@ def described(path: Path, work: Path) -> dict[str, Any]:
     return {"file": str(path.relative_to(work)), "bytes": len(content), "sha256": sha256}
 
 
-def version_of(package: str) -> str | None:
-    """None: it is not installed."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
 def finish(folder: str, recipe: str, title: str, *arguments: str) -> None:
-    """Write result.json, and print a line.
+    """Write result.json of WORK, and print a line.
 
-    Args:
-        folder: WORK.
-        recipe: its name.
-        title: what was scored.
-        arguments: KEY=FILE, JSON reports of `vaswani`; of several under one key each fills in what
-            the earlier ones lack.
+    `title` is what was scored. `arguments` are KEY=FILE, JSON reports of `vaswani`; of several
+    under one key each fills in what the earlier ones lack.
     """
     from vaswani_plugin import processor
     from vaswani_plugin.metrics.rouge import scores_of
@@ -121,7 +109,7 @@ def finish(folder: str, recipe: str, title: str, *arguments: str) -> None:
         "data": [{**described(p, work), "lines": p.read_bytes().count(b"\n")} for p in texts],
         "binarized": [described(p, work) for p in sorted((work / "data-bin").glob("*.*.*"))],
         **reports,
-        "versions": {key: version_of(package) for key, package in PACKAGES.items()},
+        "versions": {key: version(package) for key, package in PACKAGES.items()},
         "processor": processor.description(),
     }
     settings = work / "model" / "preprocessing.json"
@@ -147,11 +135,7 @@ def finish(folder: str, recipe: str, title: str, *arguments: str) -> None:
 
 
 def flags(bundle: str) -> None:
-    """Print the value of --arch, then flags of sizes and kinds, a word a line.
-
-    Raises:
-        UserError: the folder is no bundle of a model of ours.
-    """
+    """Print the value of --arch, then flags of sizes and kinds, a word a line."""
     path = Path(bundle) / "config.json"
     if not path.is_file():
         raise UserError(f"{bundle}: no config.json; `vaswani card --model {bundle}` writes one")
@@ -163,10 +147,6 @@ def flags(bundle: str) -> None:
     print("\n".join(words))
 
 
-def main() -> None:
-    """Command line."""
-    {"progress": progress, "finish": finish, "flags": flags}[sys.argv[1]](*sys.argv[2:])
-
-
 if __name__ == "__main__":
-    run(main)
+    step = {"progress": progress, "finish": finish, "flags": flags}[sys.argv[1]]
+    run(lambda: step(*sys.argv[2:]))

@@ -2,8 +2,8 @@
 
 A search encodes the sources (`prepare` and `start`), appends a token to every hypothesis (`step`),
 reads the next token's logits, and keeps the sentences that go on (`keep`). A Transformer answers by
-the packed step of `kernels` where that knows every part of the model. `plain_models.py` has its
-own `forward` with a cache, language models and the recurrent ones; it works on any device, too.
+its own `forward`: with the leaves and the cache of `kernels` where these are proven, or else by
+`plain_models.py` with a plain cache. That has language models and the recurrent ones, too.
 
 Axes: B sentences, W beams, R = B W rows, S source length, T tokens so far, V vocabulary.
 """

@@ -2,7 +2,7 @@
 
 Every sentence has W rows, side by side. A Transformer's step reads one token, from a cache of keys
 and values; a recurrent model's, from the states so far. A language model goes on by the packed step
-of `kernels` where that knows it; else every step reads the whole text again.
+of `kernels` where that is proven; else every step reads the whole text again.
 
 Axes: B sentences or texts, W beams, R = B W rows, S source length, P prompt length, T tokens so
 far, D d_model, V vocabulary.

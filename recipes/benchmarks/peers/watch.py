@@ -40,11 +40,7 @@ class Watch:
             self.pending[name] = self.pending.get(name, 0) + number
 
     def update(self, *_: object) -> None:
-        """Call at the end of an update.
-
-        Raises:
-            Enough: it was the last one.
-        """
+        """Call at the end of an update; raises `Enough` at the last one."""
         if self.job["gpu"]:
             import torch
 
