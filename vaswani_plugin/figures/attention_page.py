@@ -22,16 +22,13 @@ LEVELS = 65535
 
 def attention_data(attention: Attention) -> dict[str, Any]:
     """The explorer's data: for each kind its title, labels, shape (N, H, T, S) and weights."""
-    return {
-        kind: {
-            "title": KINDS[kind],
-            "queries": heads.queries,
-            "keys": heads.keys,
-            "shape": heads.weights.shape,
-            "weights": _packed(heads.weights),
-        }
-        for kind, heads in attention.kinds.items()
-    }
+    found = {}
+    for kind, heads in attention.kinds.items():
+        levels = np.rint(heads.weights.astype(np.float64) * LEVELS).astype("<u2")
+        weights = base64.b64encode(levels.tobytes()).decode("ascii")
+        found[kind] = {"title": KINDS[kind], "queries": heads.queries, "keys": heads.keys}
+        found[kind] |= {"shape": heads.weights.shape, "weights": weights}
+    return found
 
 
 @cache
@@ -55,12 +52,7 @@ def filled(template: str, parts: Mapping[str, str]) -> str:
 
 
 def page(attention: Attention, start: dict[str, Any]) -> str:
-    """The page as HTML text.
-
-    Args:
-        attention: what to show.
-        start: what to show first: `kind`, `layer` and `heads` (from 1 on), `word` (or None).
-    """
+    """The page as HTML text; `start`: its first `kind`, `layer`, `heads` (from 1), `word`/None."""
     # HTML has no escapes within a script element. With JSON's escapes no text can end the element.
     text = json.dumps({"start": start, "attention": attention_data(attention)})
     for sign in "<>&":
@@ -73,13 +65,11 @@ def page(attention: Attention, start: dict[str, Any]) -> str:
 class Explorer:
     """The page in a cell of a notebook, which shows it where a cell ends with `Explorer(...)`.
 
-    Args:
-        attention: what to show; first the last layer's attention from decoder to encoder.
-        height: of the frame, in pixels.
+    It begins with the last layer's attention from decoder to encoder.
     """
 
     attention: Attention
-    height: int = 560
+    height: int = 560  # of the frame, in pixels
 
     def _repr_html_(self) -> str:
         kind = "cross" if "cross" in self.attention.kinds else next(iter(self.attention.kinds))
@@ -87,8 +77,3 @@ class Explorer:
         start = {"kind": kind, "layer": layers, "heads": [*range(1, heads + 1)], "word": None}
         style = f"width: 100%; height: {self.height}px; border: 0"
         return f'<iframe srcdoc="{escape(page(self.attention, start))}" style="{style}"></iframe>'
-
-
-def _packed(weights: np.ndarray) -> str:
-    levels = np.rint(weights.astype(np.float64) * LEVELS).astype("<u2")
-    return base64.b64encode(levels.tobytes()).decode("ascii")

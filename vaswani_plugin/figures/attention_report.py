@@ -37,15 +37,10 @@ def draw_heads(
     title: str,
     output: Path,
 ) -> None:
-    """Draw one heat map a head, dark where the weight is high.
+    """Draw one heat map a head, dark where the weight is high, into a file of any picture's suffix.
 
-    Args:
-        weights: (H, T, S), each row summing to 1.
-        heads: which of them, from 1 on.
-        queries: T labels, top to bottom.
-        keys: S labels, left to right.
-        title: text above the picture.
-        output: file to write; its suffix chooses the format.
+    `weights` are (H, T, S), each row summing to 1; `heads` says which of them, from 1 on. `queries`
+    are T labels, top to bottom, `keys` S labels, left to right.
     """
     columns = min(len(heads), 4)
     rows = -(-len(heads) // columns)
@@ -94,8 +89,7 @@ def draw_lines(
     longest = max(map(len, [*queries, *keys]))
     figure = new_figure(4 + 0.2 * longest, 1.2 + 0.22 * max(len(queries), len(keys)))
     panel = figure.add_subplot()
-    # Hues at equal distances.
-    hues = np.arange(weights.shape[0]) / weights.shape[0]
+    hues = np.arange(len(weights)) / len(weights)  # at equal distances
     colours = [tuple(map(float, hsv_to_rgb((hue, 0.8, 0.8)))) for hue in hues]
     shown = range(len(queries)) if only is None else only
     for head in heads:
@@ -129,18 +123,11 @@ def write_sentence(
 ) -> None:
     """Write the attention of a sentence to files; the suffix is .html, .json, or a picture's.
 
-    Args:
-        attention: of the sentence.
-        outputs: the files.
-        kind: a key of `KINDS`.
-        layer: from 1 on; None: the last one.
-        heads: from 1 on; None: all.
-        lines: draw lines between tokens (Figures 3 to 5) instead of heat maps.
-        word: draw only the lines of this word.
+    `kind` is a key of `KINDS`. `layer` and `heads` count from 1; None is the last one, and all.
+    `lines` draws lines between tokens (Figures 3 to 5) instead of heat maps, `word` only its lines.
     """
     if kind not in attention.kinds:
-        there = ", ".join(attention.kinds)
-        raise UserError(f"--kind {kind}: this model has none; it has {there}")
+        raise UserError(f"--kind {kind}: this model has only {', '.join(attention.kinds)}")
     shown = attention.kinds[kind]
     layers, count = shown.weights.shape[:2]
     layer = layers if layer is None else layer
@@ -157,8 +144,8 @@ def write_sentence(
             sentence = " ".join(shown.queries)
             raise UserError(f"--word {word} is not in: {sentence} (--words merges subwords)")
     start = {"kind": kind, "layer": layer, "heads": heads, "word": word}
-    title = f"{KINDS[kind]}, layer {layer}"
-    picture = shown.weights[layer - 1], heads, shown.queries, shown.keys, title
+    labels = shown.queries, shown.keys, f"{KINDS[kind]}, layer {layer}"
+    picture = shown.weights[layer - 1], heads, *labels
     for path in outputs:
         if path.suffix == ".html":
             with write_bytes_atomically(path) as stream:
@@ -173,18 +160,11 @@ def write_sentence(
 
 def as_json(attention: Attention) -> dict[str, Any]:
     """The weights of every layer and head, (N, H, T, S) for each kind, to seven decimals."""
-    return {
-        "source": attention.source,
-        "target": attention.target,
-        "attention": {
-            kind: {
-                "queries": heads.queries,
-                "keys": heads.keys,
-                "weights": heads.weights.astype(float).round(7).tolist(),
-            }
-            for kind, heads in attention.kinds.items()
-        },
-    }
+    found = {}
+    for kind, heads in attention.kinds.items():
+        found[kind] = {"queries": heads.queries, "keys": heads.keys}
+        found[kind]["weights"] = heads.weights.astype(float).round(7).tolist()
+    return {"source": attention.source, "target": attention.target, "attention": found}
 
 
 def attend_corpus(
@@ -226,42 +206,32 @@ def _query_sums(weights: np.ndarray) -> dict[str, np.ndarray]:
     queries, keys = weights.shape[-2:]
     distance = np.abs(np.arange(queries)[:, None] - np.arange(keys))
     logarithms = np.log2(weights, where=weights > 0, out=np.zeros_like(weights))
-    neighbours = {
-        name: np.diagonal(weights, offset, -2, -1).sum(-1)
-        for name, offset in (("previous", -1), ("same", 0), ("next", 1))
-    }
-    return {
-        "distance": (weights * distance).sum((-2, -1)),
-        "entropy": -(weights * logarithms).sum((-2, -1)),
-        **neighbours,
-    }
+    sums = {"distance": (weights * distance).sum((-2, -1))}
+    sums["entropy"] = -(weights * logarithms).sum((-2, -1))
+    for name, offset in (("previous", -1), ("same", 0), ("next", 1)):
+        sums[name] = np.diagonal(weights, offset, -2, -1).sum(-1)
+    return sums
 
 
 def corpus_statistics(sentences: Iterable[Attention]) -> dict[str, Any]:
     """The statistics, averaged over all queries.
 
-    Returns:
-        `sentences`, and `attention`: for each kind `queries` (their number) and the keys of
-        `STATISTICS`, each a list of N lists of H numbers.
+    `attention` has for each kind `queries` (their number) and the keys of `STATISTICS`, each a list
+    of N lists of H numbers.
     """
-    count = 0
-    queries: dict[str, int] = {}
-    sums: dict[str, dict[str, Any]] = {}
+    count, sums = 0, dict[str, dict[str, Any]]()
     for attention in sentences:
         count += 1
         for kind, heads in attention.kinds.items():
-            queries[kind] = queries.get(kind, 0) + len(heads.queries)
-            found = sums.setdefault(kind, dict.fromkeys(STATISTICS, 0))
+            found = sums.setdefault(kind, dict.fromkeys(("queries", *STATISTICS), 0))
+            found["queries"] += len(heads.queries)
             for name, value in _query_sums(heads.weights).items():
                 found[name] = found[name] + value
     if not count:
         raise ValueError("--corpus holds no sentences; give more text")
-    means = {
-        kind: {"queries": queries[kind]}
-        | {name: (value / queries[kind]).tolist() for name, value in found.items()}
-        for kind, found in sums.items()
-    }
-    return {"sentences": count, "attention": means}
+    for found in sums.values():
+        found |= {name: (found[name] / found["queries"]).tolist() for name in STATISTICS}
+    return {"sentences": count, "attention": sums}
 
 
 def as_table(statistics: dict[str, Any]) -> str:

@@ -59,16 +59,9 @@ def _series(points: Curve, name: str) -> dict[str, Any]:
     finite = [(v, u) for v, u in zip(values, updates, strict=True) if v is not None]
     best_of = SERIES[name][1]
     best = best_of(finite, key=lambda pair: pair[0]) if best_of and finite else (None, None)
-    return {
-        "first": values[0],
-        "best": best[0],
-        "best_update": best[1],
-        "last": values[-1],
-        "last_update": updates[-1],
-        "not_finite": len(values) - len(finite),
-        "updates": updates,
-        "y": values,
-    }
+    found = {"first": values[0], "best": best[0], "best_update": best[1], "last": values[-1]}
+    found |= {"last_update": updates[-1], "not_finite": len(values) - len(finite)}
+    return found | {"updates": updates, "y": values}
 
 
 def as_text(runs: list[Run]) -> str:
@@ -82,10 +75,8 @@ def as_text(runs: list[Run]) -> str:
             row += [one["best_update"] or "", _shown(one["last"]), one["last_update"]]
             rows.append(row)
             if one["not_finite"]:
-                remarks.append(
-                    f"{run['label']}: {key}: {one['not_finite']} of {len(one['y'])} values are no "
-                    "finite numbers"
-                )
+                count = f"{one['not_finite']} of {len(one['y'])}"
+                remarks.append(f"{run['label']}: {key}: {count} values are no finite numbers")
     header = ["run", "series", "first", "best", "at update", "last", "of update"]
     aligned = ("left", "left", *["right"] * 5)
     return "\n".join([tabulate(rows, header, disable_numparse=True, colalign=aligned), *remarks])

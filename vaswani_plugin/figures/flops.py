@@ -37,11 +37,8 @@ def forward_flops(
 ) -> int:
     """FLOPs of the forward pass of one batch, the projection to the vocabulary included.
 
-    Args:
-        model: one of `MODELS`.
-        changes: values of its configuration that are not the defaults.
-        vocabulary: rows of the source's and the target's embedding.
-        shape: B, S and T, padding included; a language model has no source.
+    `changes` are values of the model's configuration that are not the defaults, `vocabulary` rows
+    of each embedding, `shape` B, S and T, padding included; a language model has no source.
     """
     kind, (sentences, source, target) = configuration_class(model), shape
     longest = {f.name: max(shape) for f in fields(kind) if re.fullmatch("max_.*_positions", f.name)}

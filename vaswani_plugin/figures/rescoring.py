@@ -12,7 +12,7 @@ Axes: N lists, M hypotheses of all lists.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import product
+from itertools import product, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +61,9 @@ def load_scorer(paths: Sequence[Path], data: Path, device: torch.device) -> Sear
 
 
 class Lists:
-    """N-best lists with sources, references and features.
+    """N-best lists with sources, references and features, from files.
 
-    Args:
-        path: of the lists.
-        sources: file of the sources.
-        references: files; None: there are none.
-        codes: BPE codes that split words into the models' subwords; None: words stay whole.
+    `codes` are BPE codes that split words into the models' subwords; without, words stay whole.
     """
 
     def __init__(
@@ -96,10 +92,9 @@ class Lists:
             WORDS: np.array([float(len(text.split())) for text in self.words]),
         }
         # The hypotheses of each list, (N, longest); a row is filled up with M.
-        longest, rest = max(map(len, lists)), iter(range(len(self.outputs)))
-        rows = [[next(rest) for _ in row] for row in lists]
-        fill = [len(self.outputs)] * longest
-        self.places = np.array([(row + fill)[:longest] for row in rows])
+        rest, fill = iter(range(len(self.outputs))), len(self.outputs)
+        rows = ([next(rest) for _ in row] for row in lists)
+        self.places = np.array(list(zip(*zip_longest(*rows, fillvalue=fill), strict=True)))
 
     def _lines_for(self, path: Path) -> list[str]:
         lines = list(read_text(path))
@@ -131,9 +126,8 @@ class Lists:
                         f"with its end, and the model takes {longest + 1}: leave the sentence out"
                     )
         # By the length of the sources; the targets of a source are neighbours.
-        order = sorted(
-            range(len(targets)), key=lambda n: (len(sources[n]), self.list_of[n], len(targets[n]))
-        )
+        sizes = [*zip(map(len, sources), self.list_of, map(len, targets), strict=True)]
+        order = sorted(range(len(targets)), key=sizes.__getitem__)
         scores = self.features[name] = np.zeros(len(targets))
         with tqdm(total=len(targets), desc=title, unit=" hyp", disable=None) as bar:
             for batch in batches_by_length([len(x) + 1 for x in targets], max_tokens, order):
@@ -144,12 +138,11 @@ class Lists:
             sum(dictionary.index(token) == dictionary.unk() for row in rows for token in row)
             for _, rows, _, dictionary in sides
         ]
-        if not any(unknown):
-            return []
-        return [
+        warning = (
             f"{title}: {unknown[0]} tokens of the sources and {unknown[1]} of the hypotheses are "
             "unknown to the model (--bpe-codes splits words)"
-        ]
+        )
+        return [warning] if any(unknown) else []
 
     def scores(self, weights: Mapping[str, float]) -> np.ndarray:
         """The weighted sum of the features, (M,)."""
@@ -207,14 +200,8 @@ def search_weights(dev: Lists, names: Sequence[str]) -> dict[str, float]:
 
     The list's score and log P share 1, in units of their standard deviations over all hypotheses;
     the number of words gets from -1 to 1. Of equal points, that with the smallest weight of the
-    number of words counts.
-
-    Args:
-        dev: lists with references.
-        names: of the features: the list's score, that of a system if any, the number of words.
-
-    Returns:
-        Weights by name, absolute values summing to 1.
+    number of words counts. `names` are the list's score, a system if any, and the number of words,
+    in this order. The absolute values of the result sum to 1.
     """
     spread = {name: dev.features[name].std() or 1.0 for name in names}
     share, length, width, best, weights = 0.5, 0.0, 1.0, -1.0, {}
@@ -245,13 +232,13 @@ def make_rows(
     """
 
     def row(title: str, weights: Mapping[str, float] | None) -> dict[str, Any]:
-        scores = {}
+        found: dict[str, Any] = {"system": title, "weights": weights}
         for part, lists in (("dev_bleu", dev), ("test_bleu", test)):
-            scores[part] = None
+            found[part] = None
             if lists is not None and lists.references:
                 chosen = lists.best(lists.scores(weights)) if weights else lists.oracle()
-                scores[part] = lists.bleu(chosen)
-        return {"system": title, "weights": weights, **scores}
+                found[part] = lists.bleu(chosen)
+        return found
 
     rows = [row("baseline", {SCORE: 1.0})]
     if dev is not None:
@@ -264,10 +251,9 @@ def as_table(rows: list[dict[str, Any]]) -> str:
     """The rows as text."""
     table = []
     for row in rows:
-        scores = (row["dev_bleu"], row["test_bleu"])
-        cells = ["" if score is None else f"{score:.2f}" for score in scores]
+        scores = ["" if (s := row[k]) is None else f"{s:.2f}" for k in ("dev_bleu", "test_bleu")]
         weights = ", ".join(f"{k} {v:.4g}" for k, v in (row["weights"] or {}).items())
-        table.append([row["system"], *cells, weights])
+        table.append([row["system"], *scores, weights])
     headers = ["system", "dev BLEU", "test BLEU", "weights"]
     return tabulate(table, headers, tablefmt="github", disable_numparse=True)
 
@@ -285,9 +271,7 @@ def read_nbest(path: Path) -> list[list[tuple[str, float]]]:
             )
         before, last = last, int(fields[1])
         if last != before and last in found:
-            raise UserError(
-                f"{path}, line {number}: sentence {last} comes again: two lists in one?"
-            )
+            raise UserError(f"{path}, line {number}: sentence {last} comes again: two lists?")
         found.setdefault(last, []).append((fields[2].strip(), float(fields[3])))
     count, first = max(found) + 1, first_gap(found)
     if first < count:

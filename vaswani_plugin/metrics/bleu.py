@@ -176,10 +176,7 @@ def score(
     compound_split: bool = False,
     tokenizer: str = "13a",
 ) -> dict[str, Any]:
-    """The scores of the command's JSON output.
-
-    Moses' rules of `language` tokenize running text for the first two scores.
-    """
+    """The scores of the JSON output; Moses' rules of `language` tokenize for the first two."""
     systems = [segments.hypotheses, *segments.references]
     result: dict[str, Any] = {"tokenized": None, "compound_split": None}
     bleu = sacrebleu_metric(lowercase, tokenizer)
@@ -238,10 +235,9 @@ def group(values: Sequence[int], firsts: Sequence[int]) -> list[Bucket]:
 
 
 def group_evenly(values: Sequence[float], count: int) -> list[Bucket]:
-    """Sort sentences by their value and cut the order into at most `count` even buckets.
+    """Sort sentences by their value, if not negative, into at most `count` even buckets.
 
-    Sentences with a negative value are left out. The borders of a bucket are its lowest and its
-    highest value, rounded.
+    The borders of a bucket are its lowest and its highest value, rounded.
     """
     order = sorted((n for n, value in enumerate(values) if value >= 0), key=lambda n: values[n])
     count = min(count, len(order))
@@ -299,8 +295,6 @@ def as_text(result: dict[str, Any]) -> str:
         lines.append(f"reading         {result['reading']}")
     for name, title in TITLES.items():
         if name in result:
-            rows = [
-                {title if key == "bucket" else key: row[key] for key in row} for row in result[name]
-            ]
-            lines += ["", tabulate(rows, headers="keys", floatfmt=".2f", stralign="right")]
+            table = tabulate(result[name], {"bucket": title}, floatfmt=".2f", stralign="right")
+            lines += ["", table]
     return "\n".join(lines)

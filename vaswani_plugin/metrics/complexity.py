@@ -46,26 +46,20 @@ def as_text(result: dict[str, Any]) -> str:
     from tabulate import tabulate  # --help needs none
 
     n, d, k, r = (result[name] for name in "ndkr")
-    rows = [LayerCost(**row) for row in result["layers"]]
-
-    table = [
-        {
-            "layer": row.layer,
-            "complexity per layer": f"{row.operations_formula} = {row.operations:,}",
-            "sequential operations": _number(row.sequential_formula, row.sequential_operations),
-            "maximum path length": _number(row.path_formula, row.path_length),
-        }
-        for row in rows
-    ]
-    lines = [f"n {n}, d {d}, k {k}, r {r}; constants left out, as in O(.)"]
-    lines += [tabulate(table, headers="keys", disable_numparse=True), ""]
-    lines.append(
+    headers = ["layer", "complexity per layer", "sequential operations", "maximum path length"]
+    table = []
+    for row in (LayerCost(**row) for row in result["layers"]):
+        cells = [row.layer, f"{row.operations_formula} = {row.operations:,}"]
+        cells.append(_number(row.sequential_formula, row.sequential_operations))
+        table.append([*cells, _number(row.path_formula, row.path_length)])
+    return (
+        f"n {n}, d {d}, k {k}, r {r}; constants left out, as in O(.)\n"
+        f"{tabulate(table, headers, disable_numparse=True)}\n\n"
         f"Self-attention costs {n / d:.3g} times what the recurrent layer does (n / d), "
         f"{n / r:.3g} times what the restricted one does (n / r). A convolution joins all "
         f"positions after {layers_to_join(n, k)} layers if its kernels are dilated, as in the "
         f"table, and after about n / k = {n / k:.3g} if they are contiguous, as in ConvS2S."
     )
-    return "\n".join(lines)
 
 
 def layers_to_join(n: int, k: int) -> int:

@@ -72,15 +72,12 @@ DEVICES = {
 }
 
 
-PAPER_TRAININGS = (("Transformer (base)", 12.0, 3.3e18), ("Transformer (big)", 3.5 * 24, 2.3e19))
-"""The paper's trainings on 8 P100: model, hours, and the FLOPs that it prints."""
-
-
 def paper_trainings() -> list[dict[str, Any]]:
-    """The paper's two training costs, computed from their inputs."""
+    """The paper's two training costs on 8 P100, computed from their inputs, and as printed."""
+    printed = ("Transformer (base)", 12.0, 3.3e18), ("Transformer (big)", 3.5 * 24, 2.3e19)
     return [
-        {"model": model, **by_time(hours, 8, "P100", None), "printed_flops": printed}
-        for model, hours, printed in PAPER_TRAININGS
+        {"model": model, **by_time(hours, 8, "P100", None), "printed_flops": flops}
+        for model, hours, flops in printed
     ]
 
 
@@ -96,8 +93,8 @@ def by_time(
     known = DEVICES[device] if device else None
     rate: Any = known.teraflops if known else teraflops
     found = {"hours": hours, "devices": devices, "device": device, "teraflops": rate}
-    found["kind"] = known.kind if known else "given"
-    return found | {"flops": hours * HOUR * devices * rate * 1e12}
+    kind = known.kind if known else "given"
+    return found | {"kind": kind, "flops": hours * HOUR * devices * rate * 1e12}
 
 
 def as_text(result: dict[str, Any]) -> str:
@@ -120,31 +117,21 @@ def as_text(result: dict[str, Any]) -> str:
             f"x 3 (backward twice) = {row['flops_per_update']:.3e} FLOPs an update; "
             f"{row['updates']:,} updates = {row['flops']:.3e} FLOPs",
         ]
-    lines += ["", _table_text(result["table_2"]), ""]
+    table = [
+        [row["model"], row["bleu_en_de"], row["bleu_en_fr"]]
+        + [_flops(row["flops_en_de"]), _flops(row["flops_en_fr"])]
+        for row in result["table_2"]
+    ]
+    head = ["Table 2", "BLEU EN-DE", "EN-FR", "FLOPs EN-DE", "EN-FR"]
+    lines += ["", tabulate(table, head, disable_numparse=True)]
+    lines += [f"{row['model']}: {row['remark']}" for row in result["table_2"] if row["remark"]]
     headers = {"name": "device", "teraflops": "TFLOP/s", "kind": "", "source": "source"}
-    devices = [{headers[key]: device[key] for key in headers} for device in result["devices"]]
-    return "\n".join([*lines, tabulate(devices, headers="keys")])
+    return "\n".join([*lines, "", tabulate(result["devices"], headers)])
 
 
 def _product(row: dict[str, Any]) -> str:
     devices = " ".join(filter(None, (str(row["devices"]), row["device"])))
     return f"{row['hours']:.4g} h x {devices} x {row['teraflops']:g} TFLOP/s"
-
-
-def _table_text(rows: list[dict[str, Any]]) -> str:
-    from tabulate import tabulate
-
-    table = [
-        [
-            row["model"],
-            *(row[f"bleu_{pair}"] for pair in ("en_de", "en_fr")),
-            *(_flops(row[f"flops_{pair}"]) for pair in ("en_de", "en_fr")),
-        ]
-        for row in rows
-    ]
-    headers = ["Table 2", "BLEU EN-DE", "EN-FR", "FLOPs EN-DE", "EN-FR"]
-    remarks = [f"{row['model']}: {row['remark']}" for row in rows if row["remark"]]
-    return "\n".join([tabulate(table, headers=headers, disable_numparse=True), *remarks])
 
 
 def _flops(value: float | None) -> str:

@@ -257,15 +257,11 @@ TITLES = {
 
 
 def summary(scores: Sequence[SentenceScore]) -> dict[str, float | None]:
-    """EVALB's summary of sentences, by the keys of `TITLES`.
-
-    Shares are in percent; F is None where nothing matched.
-    """
+    """EVALB's summary, by the keys of `TITLES`: percentages; F is None where nothing matched."""
     valid = [score for score in scores if score.status == SCORED]
     count = len(valid)
     sums = {name: sum(getattr(score, name) for score in valid) for name in SUMMED}
-    recall = percent(sums["matched"], sums["gold"])
-    precision = percent(sums["matched"], sums["test"])
+    recall, precision = (percent(sums["matched"], sums[side]) for side in ("gold", "test"))
     both = recall + precision
     return {
         "sentence": len(scores),
@@ -307,9 +303,8 @@ def row(score: SentenceScore) -> str:
 
 def total_row(scores: Sequence[SentenceScore]) -> str:
     """The table's last lines."""
-    matched, gold, test, crossing, words, tags = (
-        sum(getattr(score, name) for score in scores) for name in SUMMED
-    )
+    sums = (sum(getattr(score, name) for score in scores) for name in SUMMED)
+    matched, gold, test, crossing, words, tags = sums
     brackets = ""
     if gold and test:
         brackets = (

@@ -35,11 +35,8 @@ ORDERS = {"uniform": 0, "unigram": 1, "trigram": 3}
 class NgramModel:
     """An n-gram model, estimated from a stream of tokens; contexts cross line ends.
 
-    Args:
-        tokens: training text, (N,) numbers below `vocabulary`.
-        order: 3 for trigrams; 0 is the uniform distribution.
-        vocabulary: number of different tokens.
-        start: the token before the first one, such as the end of a line.
+    `tokens` are (N,) numbers below `vocabulary`. An `order` of 0 is the uniform distribution.
+    `start` is the token before the first one, such as the end of a line.
     """
 
     def __init__(self, tokens: ArrayLike, order: int, vocabulary: int, start: int) -> None:
@@ -68,10 +65,7 @@ class NgramModel:
         return packed
 
     def log_probabilities(self, tokens: ArrayLike) -> NDArray[np.float64]:
-        """Natural logarithm of the probability of each token of a stream (N,), given those before.
-
-        Tokens are numbers below `vocabulary`.
-        """
+        """log P, natural, of each token of a stream (N,), given those before."""
         tokens = np.asarray(tokens, np.int64)
         probability = np.full(len(tokens), 1 / self.vocabulary)
         for length, order in enumerate(self._orders, start=1):

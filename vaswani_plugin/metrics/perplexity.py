@@ -90,19 +90,11 @@ def result(
 
     `coding` is the kind of token: words, BPE, characters. `details` are more keys of the row.
     """
-    nats = cross_entropy_rate(log_probabilities)
+    nats, tokens = cross_entropy_rate(log_probabilities), len(log_probabilities)
     bits = nats / math.log(2)
-    total_bits = bits * len(log_probabilities)
-    row = {
-        "name": name,
-        "coding": coding,
-        "tokens": len(log_probabilities),
-        "bits": total_bits,
-        "cross_entropy_rate": nats,
-        "perplexity": perplexity(bits),
-        "bits_per_token": bits,
-    }
-    return row | by_text_unit(total_bits, counts) | details
+    row: dict[str, Any] = {"name": name, "coding": coding, "tokens": tokens, "bits": bits * tokens}
+    row |= {"cross_entropy_rate": nats, "perplexity": perplexity(bits), "bits_per_token": bits}
+    return row | by_text_unit(row["bits"], counts) | details
 
 
 def by_text_unit(bits: float, counts: TextCounts | None) -> dict[str, Any]:
@@ -151,12 +143,9 @@ def as_text(report: dict[str, Any]) -> str:
     left: dict[str, Any] = {"disable_numparse": True, "colalign": ("left", "left")}
     rows = report["results"]
     lines += ["", tabulate(list(map(_cells, rows)), headers=HEADERS, **left), "", LINE_ENDS]
+    texts = ("training_perplexity", "validation_perplexity", "perplexity")
     counted = [
-        [
-            *(row["name"], row["coding"]),
-            *(_number(row[f"{text}_perplexity"], 2) for text in ("training", "validation")),
-            _number(row["perplexity"], 2),
-        ]
+        [row["name"], row["coding"], *(_number(row[text], 2) for text in texts)]
         for row in rows
         if "training_perplexity" in row
     ]
@@ -167,9 +156,8 @@ def as_text(report: dict[str, Any]) -> str:
     if gain := report["dynamic_gain"]:
         per_word = gain["perplexity_per_word"]
         rest = "" if per_word is None else f", {per_word:.2f} a word"
-        lines.append(
-            f"Dynamic evaluation gains {gain['perplexity']:.2f} of perplexity a token{rest}."
-        )
+        gained = f"{gain['perplexity']:.2f} of perplexity a token{rest}"
+        lines.append(f"Dynamic evaluation gains {gained}.")
     lines += [f"Warning: {warning}" for warning in report["warnings"]]
     return "\n".join(lines)
 

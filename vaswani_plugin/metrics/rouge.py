@@ -27,18 +27,11 @@ def rouge(
     over: str = "best",
     stemming: bool = True,
 ) -> dict[str, float]:
-    """F1 of each kind, 0 to 100: the mean over the summaries.
+    """F1 of each kind, 0 to 100: the mean over N summaries, each with one or more references.
 
-    Args:
-        hypotheses: N summaries; an empty one scores 0.
-        references: one or more for each summary.
-        over: how several references count: "best" takes the highest F1 of each kind separately (as
-            SciTLDR's authors do), "mean" the mean over all.
-        stemming: stem English words of more than three letters (Porter 1980).
-
-    Raises:
-        UserError: references mostly in other letters than Latin ones, or rouge-score is not
-            installed.
+    `over` says how several references count: "best" takes the highest F1 of each kind separately
+    (as SciTLDR's authors do), "mean" the mean over all. `stemming` is Porter's (1980), of English
+    words of more than three letters. References mostly in other letters than Latin are an error.
     """
     try:
         # Imported here: nltk takes up to two seconds where SciPy and scikit-learn are installed.
@@ -94,19 +87,15 @@ def as_text(report: dict[str, Any]) -> str:
     table = tabulate(report["systems"], headers=headers, floatfmt=("", ".1f", *[".2f"] * 4))
     which = "the best" if report["over"] == "best" else "the mean"
     stems = "stems" if report["stemming"] else "words as they are"
-    lines = [
+    return (
         f"{table}\n\nF1 x 100 over {stems}, mean of {report['summaries']:,} summaries; "
-        f"{which} of each one's references ({report['references']:,} in all).",
-        "ROUGE-L: a summary is one sequence of words; -Lsum: sentence by sentence.",
-    ]
-    return "\n".join(lines)
+        f"{which} of each one's references ({report['references']:,} in all).\n"
+        "ROUGE-L: a summary is one sequence of words; -Lsum: sentence by sentence."
+    )
 
 
-BLEU = {
-    "tokenized": "tokenized BLEU",
-    "compound_split": "compound-split BLEU",
-    "sacrebleu": "sacreBLEU",
-}
+BLEU = {"tokenized": "tokenized BLEU", "compound_split": "compound-split BLEU"}
+BLEU |= {"sacrebleu": "sacreBLEU"}
 
 
 def scores_of(result: Mapping[str, Any]) -> list[str]:

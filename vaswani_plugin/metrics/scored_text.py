@@ -28,20 +28,12 @@ class Tokens:
 
 @dataclass(frozen=True)
 class ScoredText:
-    """A text to score.
+    """A text to score."""
 
-    Args:
-        tokens: of the model's coding; None: there is no model.
-        lines: the text.
-        counts: of the part of the text that the tokens represent.
-        coding: kind of token: words, BPE, characters.
-        warnings: for the report.
-    """
-
-    tokens: Tokens | None
+    tokens: Tokens | None  # None: there is no model
     lines: list[str]
-    counts: TextCounts
-    coding: str
+    counts: TextCounts  # of the part of the text that the tokens represent
+    coding: str  # kind of token: words, BPE, characters
     warnings: list[str]
 
 
@@ -92,10 +84,7 @@ def unknown_warning(who: str, tokens: Tokens) -> list[str]:
 def number_lines(
     lines: Iterable[str], indices: Mapping[str, int], unknown: int, end: int
 ) -> Tokens:
-    """Number tokens that are separated by blanks, and add the end of each line.
-
-    `unknown` is the number of tokens without one, `end` that of the line end.
-    """
+    """Number tokens that are separated by blanks, and add `end` for the end of each line."""
     numbers, lost = [], 0
     for line in lines:
         words = line.split()
@@ -123,11 +112,9 @@ def text_to_score(path: Path) -> list[str]:
 def count_represented(
     lines: list[str], encoded: list[str], pipeline: Pipeline
 ) -> tuple[TextCounts, int]:
-    """Count the part of a text that the tokens of a pipeline, those of each line, represent.
+    """Count the part of a text that a pipeline's tokens represent, and the lines that lose words.
 
-    Returns:
-        The counts, and the number of lines whose words change by encoding and decoding. A line
-        that changes in any way counts as its words joined by single blanks.
+    A line that changes in any way counts as its words joined by single blanks.
     """
     kept, lost = [], 0
     for line, units in zip(lines, encoded, strict=True):

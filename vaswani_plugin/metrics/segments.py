@@ -64,12 +64,8 @@ class GenerateOutput:
 def read_generate_output(path: Path, total: int | None = None) -> GenerateOutput:
     """Read the output of fairseq-generate; only the first (best) entry of an n-best list is kept.
 
-    Args:
-        path: the file.
-        total: the number of sentences; None: the log in the file tells.
-
-    Raises:
-        UserError: no H lines, sentences that are missing, several outputs, or an unknown total.
+    `total` is the number of sentences; None: the log in the file tells. Refused are missing
+    sentences, several outputs, and an unknown total.
     """
     is_ended, last = False, ""
     found: dict[str, dict[int, str]] = {"H": {}, "D": {}, "T": {}}
@@ -89,9 +85,7 @@ def read_generate_output(path: Path, total: int | None = None) -> GenerateOutput
         if text:  # a line that is cut off is a missing one
             found[kind].setdefault(int(fields[0]), "\t".join(text))
     if not found["H"]:
-        raise UserError(
-            f"{path}: no H lines; give the output of fairseq-generate (without --quiet)"
-        )
+        raise UserError(f"{path}: no H lines; give fairseq-generate's output, without --quiet")
     if total is None and not loaded:
         raise UserError(
             f"{path}: it does not tell how many sentences there are, so that skipped ones might be "
@@ -110,9 +104,7 @@ def read_generate_output(path: Path, total: int | None = None) -> GenerateOutput
                 "missing): the file is cut off, or fairseq-generate skipped sentences "
                 "(--skip-invalid-size-inputs-valid-test)"
             )
-    return GenerateOutput(
-        *([join_bpe(texts[i]) for i in sorted(texts)] for texts in found.values())
-    )
+    return GenerateOutput(*([join_bpe(x[i]) for i in sorted(x)] for x in found.values()))
 
 
 @dataclass
@@ -197,8 +189,6 @@ def read_segments(
 def _read_matching(path: Path, other: Path, expected: list[str]) -> list[str]:
     lines = list(read_text(path))
     if len(lines) != len(expected):
-        raise UserError(
-            f"{other} has {len(expected)} segments, {path} has {len(lines)}: they must match "
-            "line by line"
-        )
+        counts = f"{other} has {len(expected)} segments, {path} has {len(lines)}"
+        raise UserError(f"{counts}: they must match line by line")
     return lines
