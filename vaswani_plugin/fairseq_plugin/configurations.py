@@ -4,7 +4,7 @@ fairseq's parser wants its own base class, its own type of choices, and `Optiona
 """
 
 import enum
-from dataclasses import MISSING, field, fields, make_dataclass
+from dataclasses import field, fields, make_dataclass
 from functools import cache
 from typing import Any, Optional, TypeVar, get_type_hints
 
@@ -20,7 +20,6 @@ from vaswani_plugin.model.configuration import (
 )
 
 Kind = TypeVar("Kind", bound=Checkpointed)
-
 OF_A_TEXT = {
     "tokens_per_sample": int,
     "add_bos_token": bool,
@@ -77,12 +76,9 @@ def configuration_of(cfg: Any, kind: type[Kind], **more: Any) -> Kind:
     Missing fields, such as fields newer than the checkpoint, get their defaults. A `UserError`
     names a value that is out of range.
     """
-    given = {}
-    for each in fields(kind):
-        value = getattr(cfg, each.name, MISSING) if each.name not in more else more[each.name]
-        if value is not MISSING and (each.name in cfg if hasattr(cfg, "keys") else True):
-            given[each.name] = str(value) if isinstance(value, enum.Enum) else value
-    made = kind(**given)
+    known = cfg.keys() if hasattr(cfg, "keys") else vars(cfg)
+    given = {f.name: getattr(cfg, f.name) for f in fields(kind) if f.name in known} | more
+    made = kind(**{n: str(v) if isinstance(v, enum.Enum) else v for n, v in given.items()})
     check_ranges(made)
     return made
 

@@ -62,28 +62,19 @@ class VaswaniAdam(FairseqOptimizer):
 
     def __init__(self, cfg: VaswaniAdamConfig, params) -> None:
         super().__init__(cfg)
-        params = list(params)
-        groups = [p["params"] if isinstance(p, dict) else [p] for p in params]
-        fused = {t.device.type for g in groups for t in g} <= set(devices_of_fused_kernels())
-        self._optimizer = ResumedAdamW(params, fused=fused or None, **self.optimizer_config)
-
-    @property
-    def optimizer_config(self) -> dict:
-        """The flags as arguments of AdamW; a `UserError` if --adam-betas are not two below 1."""
-        lr, given = self.cfg.lr, self.cfg.adam_betas
+        params, given = list(params), cfg.adam_betas
         try:
-            first, second = map(float, ast.literal_eval(str(given)))
+            first, second = betas = tuple(map(float, ast.literal_eval(str(given))))
             assert 0 <= first < 1 and 0 <= second < 1
         except (AssertionError, SyntaxError, TypeError, ValueError):
             raise UserError(
                 f"--adam-betas {given}: must be two numbers from 0 to below 1, as in '(0.9, 0.98)'"
             ) from None
-        return {
-            "lr": lr[0] if isinstance(lr, Collection) else lr,
-            "betas": (first, second),
-            "eps": self.cfg.adam_eps,
-            "weight_decay": self.cfg.weight_decay,
-        }
+        groups = [p["params"] if isinstance(p, dict) else [p] for p in params]
+        fused = {t.device.type for g in groups for t in g} <= set(devices_of_fused_kernels())
+        lr = cfg.lr[0] if isinstance(cfg.lr, Collection) else cfg.lr
+        settings = {"lr": lr, "eps": cfg.adam_eps, "weight_decay": cfg.weight_decay}
+        self._optimizer = ResumedAdamW(params, betas=betas, fused=fused or None, **settings)
 
     @torch.no_grad()
     def clip_grad_norm(

@@ -174,21 +174,18 @@ class VaswaniTrainer(Trainer):
             logged = super().train_step(samples, raise_oom or self.data_parallel_world_size > 1)
             self.nonfinite_in_a_row = 0
         except NonfiniteNorm:
-            self._skip_update()
-            logged = None
+            logged = self._skip_update()
         self.preemption.save_if_requested(self)
         return logged
 
     def clip_grad_norm(self, clip_norm: float) -> Tensor:
         """fairseq's method; a norm that is not finite ends the step, not the training.
 
-        --fp16, and --amp on a GPU, keep fairseq's behaviour: they find the loss scale by overflows.
-
         Raises:
             NonfiniteNorm: before the gradients are scaled, which would spread a NaN to all of them.
         """
         common = self.cfg.common
-        if common.fp16 or (common.amp and self.cuda):
+        if common.fp16 or (common.amp and self.cuda):  # these find the loss scale by overflows
             return super().clip_grad_norm(clip_norm)
         return self.optimizer.clip_grad_norm(clip_norm, aggregate_norm_fn=refuse_nonfinite)
 
@@ -204,8 +201,7 @@ class VaswaniTrainer(Trainer):
                 " --lr-factor, raise --warmup-updates, look at the data (the limit is"
                 f" --max-nonfinite-updates {limit})"
             )
-        row = self.nonfinite_in_a_row
-        logger.warning("%s; skipped (%d in a row of at most %d)", what, row, limit)
+        logger.warning(f"{what}; skipped ({self.nonfinite_in_a_row} in a row of at most {limit})")
         with metrics.aggregate("train"):
             metrics.log_scalar("nonfinite", self.nonfinite, weight=0, priority=450)
         self.zero_grad()
@@ -220,11 +216,7 @@ class VaswaniTrainer(Trainer):
         return logged
 
     def save_checkpoint(self, filename: str, extra_state: dict[str, Any]) -> str | None:
-        """Write a save's first file, which fairseq then copies.
-
-        Raises:
-            UserError: when the disk is full or can't be written to.
-        """
+        """Write a save's first file, which fairseq then copies; a `UserError` if it can't be."""
         try:
             return super().save_checkpoint(filename, extra_state)
         except (OSError, RuntimeError) as error:  # PyTorch's own hides the system's

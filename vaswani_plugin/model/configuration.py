@@ -47,10 +47,8 @@ class Checkpointed:
                 values[each.name] = value = known[each.name]
                 choices = each.metadata.get("choices")
                 if choices and value not in choices:
-                    raise UserError(
-                        f"{flag(each.name)} is {value!r} in the model's configuration; must be one "
-                        f"of {', '.join(choices)}"
-                    )
+                    where = f"{flag(each.name)} is {value!r} in the model's configuration"
+                    raise UserError(f"{where}; must be one of {', '.join(choices)}")
         return cls(**values)
 
 
@@ -146,11 +144,7 @@ RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
 
 
 def check_ranges(settings: Any) -> None:
-    """Refuse what is out of range among the attributes of a configuration, ours or fairseq's.
-
-    Raises:
-        UserError: names flag, value and range.
-    """
+    """Raise a `UserError` if an attribute of our or fairseq's configuration is out of range."""
     for text, (holds, names) in RANGES.items():
         for name in names.split():
             value = getattr(settings, name, None)
@@ -175,8 +169,7 @@ OF_AN_ENCODER = ("encoder_layers", "share_embeddings", "next_word", "max_source_
 def family_of(name: str) -> str:
     """Return the registered model of a name in a checkpoint: its own, or that of a row.
 
-    A row's name begins with its model's, that of a translation model or parser with "vaswani_"
-    alone. For names of other programs it is "".
+    A row's name begins with its model's, or "vaswani_" alone. For other programs' names it is "".
     """
     models = [model for model in MODELS if name.startswith(model)]
     return max(models, key=len, default=TRANSFORMER if name.startswith("vaswani_") else "")
@@ -199,8 +192,8 @@ def head_sizes(cfg: Any) -> tuple[int, int]:
     """
     if None in (cfg.d_k, cfg.d_v) and cfg.d_model % cfg.heads:
         raise UserError(
-            f"--heads {cfg.heads} does not divide --d-model {cfg.d_model}; "
-            f"choose heads that do, or give --d-k and --d-v"
+            f"--heads {cfg.heads} does not divide --d-model {cfg.d_model}; choose heads that do, or"
+            " give --d-k and --d-v"
         )
     shared = cfg.d_model // cfg.heads
     return shared if cfg.d_k is None else cfg.d_k, shared if cfg.d_v is None else cfg.d_v

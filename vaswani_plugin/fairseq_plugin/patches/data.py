@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from fairseq.data import FairseqDataset, data_utils, iterators, token_block_dataset
+from fairseq.data import data_utils, iterators, token_block_dataset
 from fairseq.tasks import fairseq_task
 
 from vaswani_plugin.errors import UserError
@@ -60,14 +60,7 @@ def rebuild_the_same_batches() -> None:
     """
 
     @patch(fairseq_task.FairseqTask, "get_batch_iterator")
-    def get_batch_iterator(
-        original: Callable,
-        self: fairseq_task.FairseqTask,
-        dataset: FairseqDataset,
-        *args: Any,
-        epoch: int = 1,
-        **kwargs: Any,
-    ) -> iterators.EpochBatchIterating:
+    def get_batch_iterator(original: Callable, self, dataset, *args, epoch=1, **kwargs) -> Any:
         made_anew = (
             not self.can_reuse_epoch_itr(dataset)
             or kwargs.get("disable_iterator_cache")
@@ -88,8 +81,7 @@ SECONDS_TO_STOP = 10.0
 def stop_batch_threads_before_exit() -> None:
     """A finished training aborts at its exit ("terminate called ...", SIGABRT).
 
-    Batches are prepared in a thread that keeps running. If Python ends it inside PyTorch, while it
-    shuts down, the process aborts.
+    Batches are prepared in a thread. If Python ends it inside PyTorch, the process aborts.
     """
     if hasattr(iterators.BackgroundConsumer.run, "patched_by"):
         return

@@ -55,9 +55,8 @@ def is_under_torchrun() -> bool:
 def start_workers() -> None:
     """``--distributed-world-size 2`` trains nothing on a CPU, with exit code 0.
 
-    fairseq starts one worker per GPU, so none on a CPU. Now it starts them on a CPU, too, with gloo
-    in place of nccl. If a worker ends early, the process that started it has its exit code; a
-    mistake of the user, or a worker that was killed, is one line.
+    fairseq starts one worker per GPU, so none on a CPU. Now it starts them there, too, with gloo in
+    place of nccl. The exit code is that of a worker that ends early, and a mistake is one line.
 
     Upstream: #2879.
     """

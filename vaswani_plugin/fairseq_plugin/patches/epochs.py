@@ -18,10 +18,8 @@ from vaswani_plugin.fairseq_plugin.patches._patching import patch
 
 logger = logging.getLogger(__name__)
 
-WORKERS = "num_shards"
-"""Key of the number of workers in a saved state, in fairseq's terms."""
-BATCHES = "batches"
-"""Key of a digest of the epoch's batches and what their order depends on."""
+WORKERS, BATCHES = "num_shards", "batches"
+"""Keys of a saved state: the number of workers, and a digest of the batches and their order."""
 
 
 def resume_epoch_with_other_batches() -> None:
@@ -43,13 +41,9 @@ def resume_epoch_with_other_batches() -> None:
         return state
 
     @patch(EpochBatchIterator, "load_state_dict")
-    def load_state_dict(
-        original: Callable, self: EpochBatchIterator, state_dict: dict[str, Any]
-    ) -> None:
-        finished = state_dict.get("iterations_in_epoch", 0)
-        if finished:
-            finished = _finished_batches(self, state_dict)
-        original(self, {**state_dict, "iterations_in_epoch": finished})
+    def load_state_dict(original: Callable, self: EpochBatchIterator, state: dict) -> None:
+        finished = _finished_batches(self, state) if state.get("iterations_in_epoch") else 0
+        original(self, {**state, "iterations_in_epoch": finished})
 
 
 def _finished_batches(iterator: EpochBatchIterator, state: dict[str, Any]) -> int:
@@ -81,9 +75,8 @@ def _digest(iterator: EpochBatchIterator) -> str:
     batches = iterator.frozen_batches
     order = (iterator.seed, iterator.disable_shuffling, iterator.grouped_shuffling)
     found = hashlib.sha256(repr(order).encode())
-    found.update(np.array([len(batch) for batch in batches], dtype=np.int64))
-    for batch in batches:
-        found.update(np.asarray(batch, dtype=np.int64))
+    for numbers in ([len(batch) for batch in batches], *batches):
+        found.update(np.asarray(numbers, dtype=np.int64))
     return found.hexdigest()
 
 
@@ -95,8 +88,6 @@ def restart_stopwatches_on_resume() -> None:
     """
 
     @patch(meters.StopwatchMeter, "load_state_dict")
-    def load_state_dict(
-        original: Callable, self: meters.StopwatchMeter, state_dict: dict[str, Any]
-    ) -> None:
-        original(self, state_dict)
+    def load_state_dict(original: Callable, self: meters.StopwatchMeter, state: dict) -> None:
+        original(self, state)
         self.start()

@@ -79,14 +79,8 @@ def _has_extension(name: str) -> bool:
     return True
 
 
-def batch_by_size_vec(
-    indices: np.ndarray,
-    num_tokens_vec: np.ndarray,
-    max_tokens: int,
-    max_sentences: int,
-    bsz_mult: int,
-) -> list[np.ndarray]:
-    """Cut a list of sentences, in its order, into batches as large as allowed.
+def batch_by_size_vec(indices, num_tokens_vec, max_tokens, max_sentences, bsz_mult) -> list:
+    """Cut a list of sentences, in its order, into batches (arrays) as large as allowed.
 
     `indices` and `num_tokens_vec`, their lengths in tokens, are (N,), int64; `max_tokens` counts
     padding; limits of 0 or less are none. A batch has fewer sentences than `bsz_mult`, or a
@@ -124,25 +118,16 @@ def batch_by_size_vec(
     return np.split(indices, ends)
 
 
-def batch_by_size_fn(
-    indices: np.ndarray,
-    num_tokens_fn: Callable[[int], int],
-    max_tokens: int,
-    max_sentences: int,
-    bsz_mult: int,
-) -> list[np.ndarray]:
+def batch_by_size_fn(indices, num_tokens_fn: Callable[[int], int], *limits: int) -> list:
     """Do the same as `batch_by_size_vec`, with a function that gives a sentence's length."""
     lengths = np.fromiter(map(num_tokens_fn, indices.tolist()), np.int64, len(indices))
-    return batch_by_size_vec(indices, lengths, max_tokens, max_sentences, bsz_mult)
+    return batch_by_size_vec(indices, lengths, *limits)
 
 
-batch_fixed_shapes_fast = None
-"""fairseq imports the name; only TPUs need it."""
+batch_fixed_shapes_fast = None  # only TPUs need it
 
 
-def _get_slice_indices_fast(
-    sizes: np.ndarray, break_mode: str, block_size: int, document_sep_len: int
-) -> np.ndarray:
+def _get_slice_indices_fast(sizes, break_mode: str, block_size: int, document_sep_len: int):
     """Where each block of a text starts and ends, (blocks, 2), as ``--sample-break-mode`` says.
 
     "none" cuts every `block_size` tokens, "complete" after whole sentences, "complete_doc" also

@@ -23,8 +23,7 @@ def unscale_gradients_once() -> None:
         self.scaler.update()
 
 
-MASTERS = "fp32_params"
-"""Key of the float32 weights in an optimizer's saved state: a list of tensors."""
+MASTERS = "fp32_params"  # the key of the float32 weights in an optimizer's saved state
 
 
 def save_float32_weights_of_half_precision() -> None:
@@ -39,12 +38,9 @@ def save_float32_weights_of_half_precision() -> None:
         return {**original(self), MASTERS: [master.detach() for master in _masters(self)]}
 
     @patch(FP16Optimizer, "load_state_dict")
-    def load_state_dict(
-        original: Callable, self: FP16Optimizer, state_dict: dict[str, Any], *args: Any
-    ) -> None:
-        state_dict = dict(state_dict)
-        saved = state_dict.pop(MASTERS, [])
-        original(self, state_dict, *args)
+    def load_state_dict(original: Callable, self: FP16Optimizer, state: dict, *args) -> None:
+        saved = state.get(MASTERS, [])
+        original(self, {name: part for name, part in state.items() if name != MASTERS}, *args)
         pairs = list(zip(_masters(self), saved, strict=False))
         half = self.fp16_params[0].dtype
         if all(torch.equal(now.to(half), old.to(now.device, half)) for now, old in pairs):

@@ -151,12 +151,10 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         """
         if isinstance(args, argparse.Namespace):
             return argparse.Namespace(**{**self.decoding, **vars(args)})
-        names = args.keys() if isinstance(args, Mapping) else [f.name for f in fields(args)]
-        given = {name: getattr(args, name) for name in names}
-        if not self.cfg.get("decoding_is_complete", False):
-            for name in self.decoding:
-                if given.get(name) == getattr(GenerationConfig, name):
-                    given.pop(name, None)
+        given = {**(args if isinstance(args, Mapping) else vars(args))}
+        for name in () if self.cfg.get("decoding_is_complete", False) else self.decoding:
+            if given.get(name) == getattr(GenerationConfig, name):
+                given.pop(name, None)
         return argparse.Namespace(**{**self.decoding, **given})
 
     def _own_generator(self, models, args, extra: dict, prefix_allowed_tokens_fn=None):
