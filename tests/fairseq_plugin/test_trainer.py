@@ -9,6 +9,7 @@ from fairseq_flags import training_config
 import vaswani_plugin
 from vaswani_plugin.fairseq_plugin import trainer
 from vaswani_plugin.fairseq_plugin.defaults import report
+from vaswani_plugin.fairseq_plugin.patches.distribution import TORCHRUN_VARIABLES
 from vaswani_plugin.fairseq_plugin.trainer import VaswaniTrainer
 
 vaswani_plugin.register()
@@ -38,6 +39,14 @@ def test_every_worker_takes_the_choice_of_the_first(monkeypatch, tmp_path):
     last = tmp_path / "checkpoint_last.pt"
     last.touch()
     assert VaswaniTrainer._choose(second, last) == tmp_path / "checkpoint1.pt"
+
+
+def test_torchruns_workers_train_together_or_not(monkeypatch):
+    """Hydra has read the configuration, and has not loaded the plugin before fairseq asks."""
+    for name in TORCHRUN_VARIABLES:
+        monkeypatch.setenv(name, "2")
+    with pytest.raises(SystemExit, match="error: each of torchrun's workers would train alone"):
+        VaswaniTrainer(training_config("--arch", "vaswani_debug"))
 
 
 def test_the_report_of_a_training():

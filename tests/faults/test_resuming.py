@@ -125,10 +125,12 @@ def test_without_an_optimizers_state_the_rate_goes_on(undisturbed, start, tmp_pa
     folder = copy_of(undisturbed, tmp_path / "run")
     last = folder / "checkpoint_last.pt"
     torch.save(torch.load(last) | {"last_optimizer_state": None}, last)
-    run = start(folder, "--no-save-optimizer-state", "--max-update", 13)
+    run = start(folder, "--max-update", 13)
     assert run.wait() == 0, run.output()
     assert "Adam begins anew, the rate goes on at update 12" in run.output()
     assert updates_in(last) == 13
+    adam = torch.load(last)["last_optimizer_state"]["state"]
+    assert {int(moments["step"]) for moments in adam.values()} == {1}  # of 13
     assert "num_updates 13 | lr 0.0276699 |" in run.output()  # 14 x 20^-1.5 x 32^-0.5
 
 

@@ -26,8 +26,7 @@ PAPER_VALUES: dict[str, Any] = {
 """Section 5, by the keys of fairseq's configuration."""
 
 # Neither Sutskever et al. (2014) nor Luong et al. (2015) smooth labels; Sutskever et al. limit the
-# gradient's norm to 5. Merity et al. (2017), section 5, limit it to 0.25: gradients "explode", as
-# the lecture notes say.
+# gradient's norm to 5. Merity et al. (2017), section 5, limit it to 0.25.
 VALUES_OF_MODELS: dict[str, dict[str, Any]] = {
     "vaswani_seq2seq_lstm": {SMOOTHING: 0.0, CLIPPING: 5.0},
     "vaswani_attention_lstm": {SMOOTHING: 0.0, CLIPPING: 5.0},

@@ -57,8 +57,8 @@ class VaswaniTrainer(Trainer):
             raise UserError("--bf16 with --amp: small updates would be lost; give one of the two")
         workers = int(os.environ["WORLD_SIZE"]) if is_under_torchrun() else 1
         if workers > cfg.distributed_training.distributed_world_size:
-            raise UserError(
-                "each of torchrun's workers would train alone: a Hydra configuration needs"
+            raise SystemExit(  # Hydra would print the traceback of a UserError
+                "error: each of torchrun's workers would train alone: a Hydra configuration needs"
                 " hydra.callbacks, as in recipes/config/training.yaml"
             )
         for settings in (cfg.optimizer, cfg.lr_scheduler, cfg.task):

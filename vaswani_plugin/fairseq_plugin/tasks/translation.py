@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fairseq.data import FairseqDataset
 from fairseq.data.iterators import EpochBatchIterating
 from fairseq.dataclass import ChoiceEnum
 from fairseq.dataclass.configs import GenerationConfig
@@ -86,9 +85,7 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         super().load_dataset(split, epoch, combine, **kwargs)
         self.datasets[split] = KnownLengths(self.datasets[split])
 
-    def get_batch_iterator(
-        self, dataset: FairseqDataset, max_tokens: int | None = None, *args: Any, **kwargs: Any
-    ) -> EpochBatchIterating:
+    def get_batch_iterator(self, dataset, max_tokens=None, *args, **kwargs) -> EpochBatchIterating:
         """Batches of a data set; those of the training set hold --real-tokens, or a `UserError`."""
         make_batches = super().get_batch_iterator
         is_training = dataset is self.datasets.get(self.cfg.train_subset)
