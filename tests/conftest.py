@@ -92,11 +92,7 @@ def binarize(text: Path, destination: Path) -> None:
     assert result.returncode == 0, result.stderr
 
 
-LONG = (
-    "tests/recipes/",
-    "tests/docs/test_blocks.py",
-    "tests/contracts/",
-)
+LONG = ("tests/recipes/", "tests/docs/test_blocks.py", "tests/contracts/")
 """What takes minutes a file. It runs first, so that no process works alone at the end."""
 
 
@@ -126,6 +122,14 @@ def toy_data_bin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_toy_corpus(text)
     binarize(text, destination)
     return destination
+
+
+@pytest.fixture(scope="session")
+def toy_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small bundle of random weights, not to be changed."""
+    from toy_bundle import write_toy_bundle  # takes seconds to import
+
+    return write_toy_bundle(tmp_path_factory.mktemp("bundle"))
 
 
 @pytest.fixture(scope="session")

@@ -24,9 +24,7 @@ EXCEPTIONS = {
 # Everything else knows neither. `model` and up may know torch; `metrics` and `text` do not.
 WITHOUT_TORCH = {"errors", "processor", "text", "metrics"}
 WITH_FAIRSEQ = {"fairseq_plugin"}
-KNOW_FAIRSEQ = {
-    "export/stock_fairseq.py": "reads and writes fairseq's own transformer",
-}
+KNOW_FAIRSEQ = {"export/stock_fairseq.py": "reads and writes fairseq's own transformer"}
 
 
 def imported_names(path: Path) -> set[str]:

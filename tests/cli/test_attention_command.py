@@ -21,11 +21,6 @@ SOURCE, TARGET = "The tired farmer slept.", "The cat & a bird!"
 KINDS = ["encoder", "decoder", "cross"]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return write_toy_bundle(tmp_path_factory.mktemp("bundle"))
-
-
 def attend(folder: Path, *flags: object) -> Ended:
     return vaswani("attention", "--model", folder, *flags)
 
@@ -34,16 +29,16 @@ def as_attention(found: dict) -> HeadWeights:
     return HeadWeights(found["queries"], found["keys"], np.array(found["weights"]))
 
 
-def test_it_prints_what_python_gives(folder):
+def test_it_prints_what_python_gives(toy_bundle):
     """With a target, by words, and without one, where the model translates."""
-    translator = Translator.from_pretrained(folder)
+    translator = Translator.from_pretrained(toy_bundle)
     by_words = translator.attention(SOURCE, TARGET).merged("subword-nmt")
     for flags, expected in (
         (("--target", TARGET), translator.attention(SOURCE, TARGET)),
         (("--target", TARGET, "--words"), by_words),
         ((), translator.attention(SOURCE, translator.translate(SOURCE).text)),
     ):
-        printed = json.loads(attend(folder, "--source", SOURCE, *flags, "--format", "json").out)
+        printed = json.loads(attend(toy_bundle, "--source", SOURCE, *flags, "--format", "json").out)
         found = {kind: as_attention(one) for kind, one in printed["attention"].items()}
         assert printed["target"] == expected.target
         assert list(found) == list(expected.kinds) == KINDS
@@ -52,28 +47,24 @@ def test_it_prints_what_python_gives(folder):
             np.testing.assert_allclose(found[kind].weights, attention.weights, atol=1e-6)
 
 
-def test_unknown_tokens_are_counted(folder):
-    done = attend(folder, "--source", "\u0e01", "--target", "a", "--format", "json")
+def test_unknown_tokens_are_counted(toy_bundle):
+    done = attend(toy_bundle, "--source", "\u0e01", "--target", "a", "--format", "json")
     assert done.err == "vaswani attention: --source: 1 tokens are unknown to the model\n"
 
 
 @pytest.mark.parametrize(
     ("subwords", "tokens", "groups", "words"),
     [
-        ("subword-nmt", ["a@@", "b", "c@@", "</s>"], [[0, 1], [2], [3]], ["ab", "c", "</s>"]),
-        (
-            "sentencepiece",
-            ["▁a", "b", "▁", "c", "▁", "</s>"],
-            [[0, 1], [2, 3], [4], [5]],
-            ["ab", "c", "▁", "</s>"],
-        ),
-        ("none", ["a@@", "▁b", "</s>"], [[0], [1], [2]], ["a@@", "▁b", "</s>"]),
+        ("subword-nmt", "a@@ b c@@ </s>", [[0, 1], [2], [3]], "ab c </s>"),
+        ("sentencepiece", "▁a b ▁ c ▁ </s>", [[0, 1], [2, 3], [4], [5]], "ab c ▁ </s>"),
+        ("none", "a@@ ▁b </s>", [[0], [1], [2]], "a@@ ▁b </s>"),
     ],
 )
 def test_words_have_the_sum_over_keys_and_the_mean_over_queries(subwords, tokens, groups, words):
+    tokens = tokens.split()
     weights = np.random.default_rng(1).dirichlet(np.ones(len(tokens)), (2, 3, len(tokens)))
     merged = HeadWeights(tokens, tokens, weights).merged(subwords)
-    assert merged.queries == merged.keys == words
+    assert merged.queries == merged.keys == words.split()
     for t, row in enumerate(groups):
         for s, column in enumerate(groups):
             block = weights[:, :, row][:, :, :, column]
@@ -84,19 +75,17 @@ def test_words_have_the_sum_over_keys_and_the_mean_over_queries(subwords, tokens
 def line_opacities(svg: Path) -> list[float]:
     """Of every line of a figure, in no order."""
     groups = re.findall(r'<g id="LineCollection.*?</g>', svg.read_text(encoding="utf-8"), re.S)
-    styles = [
-        style for group in groups for style in re.findall(r'style="([^"]*stroke:[^"]*)"', group)
-    ]
+    styles = [s for group in groups for s in re.findall(r'style="([^"]*stroke:[^"]*)"', group)]
     found = (re.search(r"stroke-opacity: ([\d.]+)", style) for style in styles)
     return sorted(float(match[1]) if match else 1.0 for match in found)
 
 
 @pytest.mark.parametrize("word", [None, "CAT"])
-def test_a_lines_opacity_is_its_weight(folder, tmp_path, word):
+def test_a_lines_opacity_is_its_weight(toy_bundle, tmp_path, word):
     output = tmp_path / "lines.svg"
     args = ["--source", SOURCE, "--target", TARGET, "--words", "--layer", 1, "--heads", 2, 4]
     only = ["--lines"] if word is None else ["--word", word]
-    done = attend(folder, *args, *only, "--output", output, "--format", "json")
+    done = attend(toy_bundle, *args, *only, "--output", output, "--format", "json")
     cross = as_attention(json.loads(done.out)["attention"]["cross"])
     rows = [i for i, query in enumerate(cross.queries) if word in (None, query, query.upper())]
     weights = cross.weights[0][[1, 3]][:, rows].ravel()
@@ -152,18 +141,18 @@ def brute_force(attentions: list[HeadWeights], layer: int, head: int) -> dict[st
     return {name: value / queries for name, value in sums.items()}
 
 
-def test_statistics_over_a_corpus(folder, tmp_path):
+def test_statistics_over_a_corpus(toy_bundle, tmp_path):
     pairs = [("A quiet bird.", SOURCE), ("", ""), (SOURCE, TARGET)]
     files = [tmp_path / "text.en", tmp_path / "text.de"]
     for path, lines in zip(files, zip(*pairs, strict=True), strict=True):
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    found = json.loads(attend(folder, "--corpus", *files, "--words", "--format", "json").out)
+    found = json.loads(attend(toy_bundle, "--corpus", *files, "--words", "--format", "json").out)
     assert found["sentences"] == 2
     printed = []
     for source, target in pairs:
         if source:
             single = ("--source", source, "--target", target, "--words", "--format", "json")
-            printed.append(json.loads(attend(folder, *single).out)["attention"])
+            printed.append(json.loads(attend(toy_bundle, *single).out)["attention"])
     for kind in KINDS:
         attentions = [as_attention(weights[kind]) for weights in printed]
         assert found["attention"][kind]["queries"] == sum(len(a.queries) for a in attentions)

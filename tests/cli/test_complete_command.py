@@ -4,11 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from toy_language_model import (
-    WORDS,
-    write_bundle,
-    write_lines,
-)
+from toy_language_model import WORDS, write_bundle, write_lines
 
 from tests.support.commands import Ended, vaswani
 from vaswani_plugin.inference.language_model import LanguageModel

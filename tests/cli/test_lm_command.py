@@ -68,8 +68,7 @@ def model_of(path: Path, folder: Path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "size", "context"),
-    [("ours", 32, 0), ("ours", 20, 19), ("our-lstm", 20, 12)],
+    ("kind", "size", "context"), [("ours", 32, 0), ("ours", 20, 19), ("our-lstm", 20, 12)]
 )
 def test_equals_fairseq_eval_lm(kind, size, context, data, checkpoints, bundles, lm):
     windows_flags = ["--tokens-per-sample", str(size), "--context-window", str(context)]

@@ -20,17 +20,9 @@ from vaswani_plugin.metrics.bleu import (
 from vaswani_plugin.metrics.rouge import rouge
 from vaswani_plugin.text.summaries import Example, write_examples
 
-HYPOTHESES = [
-    "Der kleine Hund schläft heute.",
-    "Sie kauft ein rotes Auto.",
-    "Wir gehen nach Hause.",
-]
+HYPOTHESES = ["Der kleine Hund schläft heute.", "Sie kauft ein rotes Auto.", "Wir gehen nach Haus."]
 REFERENCES = ["Der kleine Hund schläft heute.", "Sie kauft ein blaues Auto.", "Wir gehen jetzt."]
-SOURCES = [
-    "The small dog sleeps today.",
-    "She buys a red car.",
-    "We are going" + " or then" * 5,
-]
+SOURCES = ["The small dog sleeps today.", "She buys a red car.", "We are going" + " or then" * 5]
 
 
 def write(path: Path, lines: list[str]) -> Path:

@@ -15,16 +15,8 @@ from vaswani_plugin.text.settings import TextSettings
 
 ARTICLE, SUMMARY = 12, 6
 LONG = " ".join(WORDS[:20])
-ARTICLES = [
-    "ba be bi",
-    "",
-    "  \t ",
-    LONG,
-    "gu  zzz ko",
-    " ".join(LONG.split()[:ARTICLE]),
-    "<sep> </s> ba",
-    "ko",
-]
+ARTICLES = ["ba be bi", "", "  \t ", LONG, "gu  zzz ko", " ".join(LONG.split()[:ARTICLE])]
+ARTICLES += ["<sep> </s> ba", "ko"]
 FLAGS = (*OURS, "--sample-break-mode", "eos", "--loss-after", "<sep>")
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from toy_bundle import POSITIONS, SENTENCES, write_toy_bundle
+from toy_bundle import POSITIONS, SENTENCES
 
 from tests.conftest import fairseq_environment
 from tests.support.commands import python_command, vaswani
@@ -40,27 +40,25 @@ ODD = [
 ]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return write_toy_bundle(tmp_path_factory.mktemp("bundle"))
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=30)
 
 
 @pytest.fixture(scope="module")
-def translator(folder):
-    return Translator.from_pretrained(folder)
+def translator(toy_bundle):
+    return Translator.from_pretrained(toy_bundle)
 
 
 @pytest.fixture(scope="module")
-def bundle(folder):
-    return Bundle.load(folder)
+def bundle(toy_bundle):
+    return Bundle.load(toy_bundle)
 
 
 @pytest.fixture
-def translate(folder):
+def translate(toy_bundle):
     """Runs the command on bytes; returns the exit code, the output and the errors."""
 
     def run(text: bytes, *args: object) -> tuple[int, str, str]:
-        done = vaswani("translate", "--model", folder, "--cpu", *args, stdin=text)
+        done = vaswani("translate", "--model", toy_bundle, "--cpu", *args, stdin=text)
         return done.code, done.out, done.err
 
     return run
@@ -75,14 +73,14 @@ def lines_of(output: str) -> list[str]:
     return output.split("\n")[:-1]
 
 
-def test_equals_fairseq_interactive(folder, bundle, translate, run_fairseq, tmp_path):
+def test_equals_fairseq_interactive(toy_bundle, bundle, translate, run_fairseq, tmp_path):
     beam = 3
     pieces = [bundle.pipeline.encode(line) for line in SENTENCES]
     pieces = [" ".join(piece.split()[:LONGEST]) for piece in pieces]
     (tmp_path / "pieces").write_text("".join(f"{piece}\n" for piece in pieces))
     run = run_fairseq(
         "interactive",
-        *(folder, "--task", "vaswani_translation", "--path", folder / "model.pt"),
+        *(toy_bundle, "--task", "vaswani_translation", "--path", toy_bundle / "model.pt"),
         *("--source-lang", "en", "--target-lang", "de", "--input", tmp_path / "pieces"),
         *("--beam", beam, "--lenpen", 0.9, "--buffer-size", 100, "--max-tokens", 100, "--cpu"),
         *("--nbest", beam),
@@ -124,11 +122,7 @@ def test_a_carriage_return_inside_a_line_is_refused_and_invisible_characters_go(
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    st.lists(
-        st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=30), max_size=6
-    )
-)
+@given(st.lists(TEXT, max_size=6))
 @example(ODD)
 @example(["\x1c", "a\x1fb", "\U000e0001", "\u0301", "\x7f"])
 @example(["x" * 3000, "\u0e01" * 100, "a-" * 200])
@@ -145,8 +139,8 @@ def test_any_text_gives_as_many_lines(translator, tmp_path_factory, lines):
             assert line == ""
 
 
-def test_the_first_line_comes_before_the_last_is_sent(folder):
-    arguments = ["translate", "--model", str(folder), "--threads", "1", "--cpu"]
+def test_the_first_line_comes_before_the_last_is_sent(toy_bundle):
+    arguments = ["translate", "--model", str(toy_bundle), "--threads", "1", "--cpu"]
     with subprocess.Popen(
         python_command("-m", "vaswani_plugin.cli", *arguments),
         stdin=subprocess.PIPE,

@@ -17,9 +17,7 @@ from tests.support.commands import Ended, Fork, run_python, vaswani
 from vaswani_plugin.cli.__main__ import main
 
 TEXTS = [(name, text) for name, command in COMMANDS.items() for text in command.texts]
-INPUTS = [
-    (name, file) for name, command in COMMANDS.items() for file in command.texts + command.files
-]
+INPUTS = [(name, file) for name, c in COMMANDS.items() for file in c.texts + c.files]
 WRITERS = [name for name, command in COMMANDS.items() if command.outputs]
 ENDING = [name for name in COMMANDS if name != "serve"]
 
@@ -74,15 +72,11 @@ def test_models_of_ours_need_no_fairseq(world, tmp_path, name):
 @pytest.mark.parametrize(("name", "file"), INPUTS)
 def test_a_missing_file_is_named(run, tmp_path, name, file):
     done = run(name, **{file: tmp_path / "gone"})
-    assert f"{tmp_path / 'gone'}" in done.error and done.error.startswith(
-        f"vaswani {name}: error: "
-    )
+    assert f"{tmp_path / 'gone'}" in done.error and done.error.startswith(f"vaswani {name}: error:")
     assert done.out == "" and all(left.endswith(".part") for left in written(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("name", "file"), [pair for pair in TEXTS if pair[1] not in ("log", "prm")]
-)
+@pytest.mark.parametrize(("name", "file"), [row for row in TEXTS if row[1] not in ("log", "prm")])
 def test_bytes_that_are_no_utf_8_are_named_with_their_line(world, run, tmp_path, name, file):
     """Logs and EVALB's parameters are read whatever they hold."""
     lines = world[file].read_bytes().split(b"\n")

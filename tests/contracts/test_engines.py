@@ -1,6 +1,7 @@
 """Every engine of `vaswani translate` gives what ours gives, line for line."""
 
 import json
+import pickle
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from toy_bundle import SENTENCES, write_toy_bundle
 
 from tests.support.commands import Ended, vaswani
-from vaswani_plugin.inference.translator import Translator
+from vaswani_plugin import LanguageModel, Parser, Summarizer, Translator
 
 ENGINES = {"own": None, "ctranslate2": "ctranslate2", "onnx": "onnxruntime"}
 LINES = [*SENTENCES, "", " \t ", "a bird", " ".join(SENTENCES), "NUL \x00 @@ &amp; </s> \u2028"]
@@ -36,7 +37,7 @@ def translate(model: Path, *flags: object, lines: list[str] = LINES) -> Ended:
 
 def test_lines_are_those_of_our_engine(engine):
     """A line for a line, also for empty ones and for a text longer than the model takes."""
-    ours = translate(engine["own"], "--beam", 1)
+    ours = translate(engine["own"], "--beam", 1, "--engine", "torch")
     theirs = translate(engine["this"], "--beam", 1, "--buffer", 2, "--threads", 2)
     assert (theirs.code, theirs.err) == (0, "")
     assert theirs.out.count("\n") == len(LINES) and theirs.out == ours.out
@@ -70,3 +71,16 @@ def test_alignments_do_not_depend_on_the_batch(engine):
     together = alignments(texts)
     assert together == [found for text in texts for found in alignments([text])]
     assert len(set(map(tuple, together))) > 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "method"),
+    [
+        (LanguageModel, "lm", LanguageModel.score),
+        (Summarizer, "summarizer", Summarizer.summarize),
+        (Parser, "parser", Parser.parse),
+    ],
+)
+def test_a_pickle_answers_alike(world, kind, name, method):
+    loaded = kind.from_pretrained(world[name])
+    assert method(pickle.loads(pickle.dumps(loaded)), ["ba be"]) == method(loaded, ["ba be"])

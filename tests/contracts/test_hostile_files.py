@@ -55,9 +55,7 @@ TARGETS = [
 ]
 TARGETS = [target for target in TARGETS if target[0] != "serve"]  # its other files would serve
 ODD = [b"\0", b"\xff", b"\xc3", b"\xed\xa0\x80", b"\r", b"\x1b]0;title\x07", b"\n", b"\t", b"|||"]
-ODD += [
-    text.encode() for text in ("\u2028", "\x85", "\ufeff", "\u200b", "\U0001f600", "@@ ", "</s>")
-]
+ODD += [x.encode() for x in ("\u2028", "\x85", "\ufeff", "\u200b", "\U0001f600", "@@ ", "</s>")]
 ODD += [b"&#1114112;", b"%s%n", b"{0}", b"../secret", b"$(touch canary)", b"(" * 3000, b"a" * 9000]
 NUMBERS = [0, -1, 2**31, 2**64, 10**30, 1e308, float("nan"), float("inf")]
 LEAVES = [None, True, [], {}, "", "\0", "../secret", "/etc/passwd", "x" * 5000, "moses", *NUMBERS]

@@ -103,11 +103,7 @@ def encoder(codes: Path):
     ("content", "flags", "part"),
     [
         ("#version: 0.2\na b\n", ("--vocabulary-threshold", 5), "needs --vocabulary"),
-        (
-            "#version: 0.2\na b\n",
-            ("--vocabulary", "codes"),
-            "codes: no lines of a unit",
-        ),
+        ("#version: 0.2\na b\n", ("--vocabulary", "codes"), "codes: no lines of a unit"),
         ("a b\n", (), "not BPE codes"),
         ("#version: 0.2\na b\na b c\n", (), "codes:3: a line of BPE codes"),
     ],

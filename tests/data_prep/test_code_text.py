@@ -12,7 +12,6 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.pipeline import Pipeline
-from vaswani_plugin.text.settings import read_settings_file
 
 TEXT = {
     "train": ["the old bird  sat", "", " the <unk> bird saw the garden ", "a@@ na\u00efve </s> ?"],
@@ -59,17 +58,14 @@ def run(monkeypatch, capsys):
 def read_back(folder: Path, split: str) -> list[list[str]]:
     """The units of each line, its end included, by fairseq's own reader."""
     dictionary = Dictionary.load(str(folder / "dict.txt"))
-    return [
-        [dictionary[number] for number in line] for line in MMapIndexedDataset(str(folder / split))
-    ]
+    return [[dictionary[n] for n in line] for line in MMapIndexedDataset(str(folder / split))]
 
 
 @pytest.mark.parametrize("coding", ["bpe", "characters"])
 def test_text_comes_back_from_the_binary_files(text, run, coding):
     merges = ("--operations", 20) if coding == "bpe" else ()
     output = run(text, "--coding", coding, *merges)
-    settings = read_settings_file(text / "bin" / "preprocessing.json")
-    pipeline = Pipeline(settings, text / "bin")
+    pipeline = Pipeline.load(text / "bin")
     for split, lines in TEXT.items():
         units = read_back(text / "bin", split)
         assert [line[-1] for line in units] == ["</s>"] * len(lines)
@@ -90,9 +86,7 @@ def test_summaries_are_cut_and_joined(summaries, run, coding):
     flags = ("--summaries", "--article-tokens", 4, "--summary-tokens", 2)
     flags += ("--operations", 4) if coding == "bpe" else ()
     run(summaries, "--coding", coding, *flags)
-    pipeline = Pipeline(
-        read_settings_file(summaries / "bin" / "preprocessing.json"), summaries / "bin"
-    )
+    pipeline = Pipeline.load(summaries / "bin")
     assert (pipeline.settings.article_tokens, pipeline.settings.summary_tokens) == (4, 2)
     known = {unit for line in read_back(summaries / "bin", "train") for unit in line}
     for split, pairs in SUMMARIES.items():

@@ -102,11 +102,7 @@ def test_one_text_of_a_file_with_several(tmp_path, content, flags, expected):
 
 @pytest.mark.parametrize(
     ("content", "line"),
-    [
-        (b"<seg>a</seg>\n<seg>b\n", 2),
-        (b"<seg>a<seg>b</seg></seg>\n", 1),
-        (b"a</seg>\n", 1),
-    ],
+    [(b"<seg>a</seg>\n<seg>b\n", 2), (b"<seg>a<seg>b</seg></seg>\n", 1), (b"a</seg>\n", 1)],
 )
 def test_damaged_markup_is_named_and_nothing_is_written(tmp_path, content, line):
     (tmp_path / "x").write_bytes(content)

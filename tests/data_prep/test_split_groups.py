@@ -4,12 +4,7 @@ import random
 
 import networkx
 import pytest
-from split_groups import (
-    LARGEST_GROUP,
-    groups_of,
-    loose_key,
-    split,
-)
+from split_groups import LARGEST_GROUP, groups_of, loose_key, split
 
 from vaswani_plugin.errors import UserError
 
@@ -60,9 +55,7 @@ def test_no_sentence_is_in_two_splits(seed):
         seen = [{pair[side].lower() for pair in chosen} for chosen in splits.values()]
         assert not (seen[0] & seen[1] or seen[0] & seen[2] or seen[1] & seen[2])
     again = split(random.Random(1).sample(pairs, len(pairs)), SIZES)  # in another order
-    assert {name: set(again[name]) for name in again} == {
-        name: set(splits[name]) for name in splits
-    }
+    assert {n: set(again[n]) for n in again} == {n: set(splits[n]) for n in splits}
 
 
 def test_large_groups_are_never_held_out():

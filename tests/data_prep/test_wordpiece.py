@@ -20,11 +20,7 @@ from tests.support.scripts import assert_one_line_error
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text import wordpiece, wordpiece_learning
 from vaswani_plugin.text.raw_text import remove_invisible
-from vaswani_plugin.text.wordpiece_learning import (
-    LONGEST_PIECE,
-    merge_pair,
-    merges_by_likelihood,
-)
+from vaswani_plugin.text.wordpiece_learning import LONGEST_PIECE, merge_pair, merges_by_likelihood
 
 SCRIPT = "data-prep/wordpiece.py"
 SPECIAL = ["<s>", "</s>", "<unk>", "<pad>", "<0x41>", "<0x0A>"]

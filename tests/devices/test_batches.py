@@ -2,21 +2,13 @@
 
 from pathlib import Path
 
+import meta
 import numpy as np
 import pytest
 import torch
 from fairseq import tasks, utils
 from fairseq.tasks import FairseqTask
 from fairseq_flags import training_config
-from meta import (
-    META,
-    ROWS,
-    largest_tensor,
-    make_criterion,
-    make_meta_model,
-    make_meta_sample,
-    make_meta_task,
-)
 from saved_tensors import collected, storages
 
 from vaswani_plugin.kernels.fused_loss import DEVICE_CHUNK_ELEMENTS
@@ -43,9 +35,9 @@ def test_a_batch_is_copied_without_waiting_and_its_lengths_stay(toy_data_bin, mo
         return plain(tensor, *args, **options)
 
     monkeypatch.setattr(torch.Tensor, "to", noted)
-    moved = utils.move_to_cuda(sample, device=META)
+    moved = utils.move_to_cuda(sample, device=meta.META)
     assert len(copies) == 5 and all(copies)  # id, target, and the three of the input
-    assert moved["net_input"]["src_tokens"].device == moved["target"].device == META
+    assert moved["net_input"]["src_tokens"].device == moved["target"].device == meta.META
     assert isinstance(moved["known_lengths"], np.ndarray)
     assert moved["known_lengths"].tolist() == sample["net_input"]["src_lengths"].tolist()
 
@@ -54,13 +46,13 @@ def test_a_batch_is_copied_without_waiting_and_its_lengths_stay(toy_data_bin, mo
 @pytest.mark.parametrize("recomputed", [False, True])
 def test_the_papers_batch_fits_one_gpu(name, gib, recomputed):
     """25,000 source and 25,000 target tokens in bfloat16: what is kept, and the largest tensor."""
-    family, row = ROWS[name]
-    task = make_meta_task(family)
-    model = make_meta_model(family, row, task, checkpoint_activations=recomputed).bfloat16()
-    sample = make_meta_sample(model, 250, 100, 100, known_lengths=[100] * 250)
+    family, row = meta.ROWS[name]
+    task = meta.make_meta_task(family)
+    model = meta.make_meta_model(family, row, task, checkpoint_activations=recomputed).bfloat16()
+    sample = meta.make_meta_sample(model, 250, 100, 100, known_lengths=[100] * 250)
     weights = storages(list(model.parameters()))
-    with largest_tensor() as largest, collected() as kept:
-        make_criterion(task)(model, sample)
+    with meta.largest_tensor() as largest, collected() as kept:
+        meta.make_criterion(task)(model, sample)
     activations = {n: size for n, size in storages(kept).items() if n not in weights}
     total = sum(activations.values()) / GIB
     assert (gib / 4 < total < gib) if not recomputed else (0 < total < gib / 8)

@@ -2,19 +2,11 @@
 
 from collections import Counter
 
+import meta
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from meta import (
-    ROWS,
-    make_criterion,
-    make_meta_model,
-    make_meta_sample,
-    make_meta_task,
-    shallow,
-    train_step,
-)
 from model_factory import make_model, make_task, random_batch
 from search_setup import make_generator, make_peaked_model, make_sample, make_translation_task
 
@@ -41,11 +33,11 @@ def attentions(monkeypatch) -> Counter:
 @pytest.mark.parametrize("lengths", [[7, 7, 7], [7, 5, 2], None])
 def test_only_padded_sources_are_masked_in_training(name, lengths, attentions):
     """The padding of targets follows their tokens, so a causal attention never sees it."""
-    family, row = ROWS[name]
-    task = make_meta_task(family)
-    model = make_meta_model(family, row, task, **shallow(family))
+    family, row = meta.ROWS[name]
+    task = meta.make_meta_task(family)
+    model = meta.make_meta_model(family, row, task, **meta.shallow(family))
     attentions.clear()  # of the kernels' proof
-    train_step(task, model, make_meta_sample(model, known_lengths=lengths))
+    meta.train_step(task, model, meta.make_meta_sample(model, known_lengths=lengths))
     decoder = len(model.decoder.layers)
     expected = {CAUSAL: decoder}
     if name != "vaswani_lm_tiny":  # a language model has no sources
@@ -65,8 +57,8 @@ def test_known_lengths_change_no_loss_and_no_gradient(window, lengths):
         sample = {"net_input": inputs, "target": inputs["prev_output_tokens"], "ntokens": 1}
         if known:
             sample["known_lengths"] = np.array([source for source, _ in lengths])
-        family, _ = ROWS["vaswani_debug"]
-        loss, _, _ = make_criterion(make_meta_task(family))(model, sample)
+        family, _ = meta.ROWS["vaswani_debug"]
+        loss, _, _ = meta.make_criterion(meta.make_meta_task(family))(model, sample)
         loss.backward()
         results.append([loss.detach(), *(p.grad for p in model.parameters())])
     for found, expected in zip(*results, strict=True):

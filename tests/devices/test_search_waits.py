@@ -2,20 +2,11 @@
 
 from collections import Counter
 
+import meta
 import numpy as np
 import pytest
 import torch
 from language_models import text_model
-from meta import (
-    KINDS,
-    META,
-    ROWS,
-    launches_only,
-    make_meta_model,
-    make_meta_sample,
-    make_meta_task,
-    shallow,
-)
 from model_factory import plain_transformer
 from search_setup import (
     make_generator,
@@ -35,7 +26,7 @@ WAITS = {"_local_scalar_dense", "nonzero", "masked_select", "is_nonzero"}
 
 
 def tokens(*shape: int) -> torch.Tensor:
-    return torch.empty(shape, dtype=torch.long, device=META)
+    return torch.empty(shape, dtype=torch.long, device=meta.META)
 
 
 def run_steps(beams, width: int, vocabulary: int) -> None:
@@ -53,33 +44,35 @@ def without_kernels(model):
 
 
 CASES = [("vaswani_debug", 3, FairseqModel), ("vaswani_debug", 3, without_kernels)]
-for kind in sorted(KINDS):
-    if ROWS[kind][0].model == "vaswani_transformer":
+for kind in sorted(meta.KINDS):
+    if meta.ROWS[kind][0].model == "vaswani_transformer":
         CASES += [(kind, 0, FairseqModel), (kind, 0, without_kernels)]
-    if ROWS[kind][0].model == "vaswani_lm":
+    if meta.ROWS[kind][0].model == "vaswani_lm":
         CASES += [(kind, 0, text_model)]
 
 
 @pytest.mark.parametrize(("name", "window", "make"), CASES)
 def test_a_decoder_advances(name, window, make):
-    family, row = ROWS[name]
-    task = make_meta_task(family)
-    model = make_meta_model(family, row, task, attention_window=window, **shallow(family)).eval()
-    sources = make_meta_sample(model)["net_input"]["src_tokens"]
+    family, row = meta.ROWS[name]
+    task = meta.make_meta_task(family)
+    model = meta.make_meta_model(
+        family, row, task, attention_window=window, **meta.shallow(family)
+    ).eval()
+    sources = meta.make_meta_sample(model)["net_input"]["src_tokens"]
     translates = make is not text_model
     lengths = np.full(len(sources), sources.size(1) - translates)
-    with launches_only(), torch.no_grad():
+    with meta.launches_only(), torch.no_grad():
         start, _ = make(model).prepare()
         beams = start(Sources(sources, lengths, {}), BEAM, translates)
         run_steps(beams, BEAM, len(task.target_dictionary))
 
 
 def test_a_recurrent_language_model_reads_on_from_its_states():
-    family, row = ROWS["vaswani_lm_lstm_tiny"]
-    task = make_meta_task(family)
-    decoder = make_meta_model(family, row, task).eval().decoder
+    family, row = meta.ROWS["vaswani_lm_lstm_tiny"]
+    task = meta.make_meta_task(family)
+    decoder = meta.make_meta_model(family, row, task).eval().decoder
     states = None
-    with launches_only(), torch.no_grad():
+    with meta.launches_only(), torch.no_grad():
         for _ in range(STEPS):
             features, states = decoder.read(tokens(BEAM, 1), states)
             assert decoder.project(features[:, 0]).shape == (BEAM, len(task.target_dictionary))

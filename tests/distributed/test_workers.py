@@ -178,9 +178,7 @@ def finish(*processes: subprocess.Popen) -> str:
     """Wait for all of them; what they said. None outlives this, nor what they started."""
     end = time.monotonic() + SECONDS
     try:
-        said = "".join(
-            process.communicate(timeout=end - time.monotonic())[0] for process in processes
-        )
+        said = "".join(each.communicate(timeout=end - time.monotonic())[0] for each in processes)
     finally:
         for process in processes:
             with contextlib.suppress(ProcessLookupError):
@@ -198,9 +196,7 @@ def start(flags_of_tasks, tmp_path) -> tuple:
     (tmp_path / "data-bin").symlink_to(data)
     training = (*flags, *NO_DROPOUT, "--max-update", FEW, "--disable-validation")
     training = (*training, "--save-dir", tmp_path)
-    return lambda *options: (
-        *("bash", script, "--work", tmp_path, *options, "--cpu", "--", *training),
-    )
+    return lambda *options: ("bash", script, "--work", tmp_path, *options, "--cpu", "--", *training)
 
 
 def assert_trained_as(alone: Training, folder: Path, said: str) -> None:

@@ -29,11 +29,7 @@ from vaswani_plugin.cli.__main__ import COMMANDS, command_parser
 from vaswani_plugin.metrics.bleu import corpus_score, sacrebleu_metric
 from vaswani_plugin.text.lines import read_lines
 
-PAGES = [
-    REPO / "README.md",
-    REPO / "CONTRIBUTING.md",
-    *sorted((REPO / "docs").rglob("*.md")),
-]
+PAGES = [REPO / "README.md", REPO / "CONTRIBUTING.md", *sorted((REPO / "docs").rglob("*.md"))]
 LANGUAGES = {"bash", "sh", "shell", "python"}
 RUN = ("run", "run small")
 SMALL = {

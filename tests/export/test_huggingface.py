@@ -86,9 +86,7 @@ def test_logits_are_the_same(exported):
         mask = source.ne(ours.source.pad())[:, None, None]
         expected = model.decoder.project(model.decoder(target, memory, mask).features)
         found = theirs(
-            input_ids=source,
-            attention_mask=source.ne(ours.source.pad()),
-            decoder_input_ids=target,
+            input_ids=source, attention_mask=source.ne(ours.source.pad()), decoder_input_ids=target
         ).logits
     assert expected.std() > 1
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
@@ -96,10 +94,8 @@ def test_logits_are_the_same(exported):
 
 def test_tokenizers_agree(exported):
     bundle, folder = exported
-    pipeline, tokenizer = (
-        Bundle.load(bundle).pipeline,
-        transformers.AutoTokenizer.from_pretrained(folder),
-    )
+    pipeline = Bundle.load(bundle).pipeline
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     dictionary = Bundle.load(bundle).load_model().source
     for line in map(remove_invisible, LINES):  # MarianTokenizer can't leave characters out
         pieces = pipeline.encode(line).split()

@@ -60,10 +60,8 @@ def load(folder):
 
 def test_tokenizers_agree(exported):
     bundle, folder, texts = exported
-    pipeline, tokenizer = (
-        Pipeline.load(bundle),
-        transformers.AutoTokenizer.from_pretrained(folder),
-    )
+    pipeline = Pipeline.load(bundle)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     dictionary = LanguageModel.from_pretrained(bundle).dictionary
     for text in texts:
         units = pipeline.encode(text)

@@ -83,11 +83,9 @@ def as_old_checkpoint(model: TransformerModel, **changes: Any) -> dict[str, Any]
         state[f"{side}.embed_positions._float_tensor"] = torch.zeros(1)
         layers = {name.split(".")[2] for name in state if name.startswith(f"{side}.layers.")}
         for layer in (f"{side}.layers.{number}" for number in layers):
-            for number, norm in enumerate(norms):
+            for n, norm in enumerate(norms):
                 for part in ("weight", "bias"):
-                    state[f"{layer}.layer_norms.{number}.{part}"] = state.pop(
-                        f"{layer}.{norm}.{part}"
-                    )
+                    state[f"{layer}.layer_norms.{n}.{part}"] = state.pop(f"{layer}.{norm}.{part}")
             attentions = ["self_attn"] if side == "encoder" else ["self_attn", "encoder_attn"]
             for attention in (f"{layer}.{name}" for name in attentions):
                 for part in ("weight", "bias"):

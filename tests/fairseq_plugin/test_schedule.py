@@ -7,11 +7,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from vaswani_plugin.fairseq_plugin.optimizer import (
-    HalvingSchedule,
-    VaswaniAdam,
-    VaswaniSchedule,
-)
+from vaswani_plugin.fairseq_plugin.optimizer import HalvingSchedule, VaswaniAdam, VaswaniSchedule
 from vaswani_plugin.modules.schedule import learning_rate
 
 

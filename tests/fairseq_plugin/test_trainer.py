@@ -33,9 +33,7 @@ def test_every_worker_takes_the_choice_of_the_first(monkeypatch, tmp_path):
         checkpoint_suffix="",
     )
     received = {None: "checkpoint1.pt"}
-    monkeypatch.setattr(
-        trainer.distributed_utils, "broadcast_object", lambda name, *_: received[name]
-    )
+    monkeypatch.setattr(trainer.distributed_utils, "broadcast_object", lambda x, *_: received[x])
     last = tmp_path / "checkpoint_last.pt"
     last.touch()
     assert VaswaniTrainer._choose(second, last) == tmp_path / "checkpoint1.pt"

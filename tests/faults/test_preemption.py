@@ -16,14 +16,7 @@ from fairseq_flags import training_config
 from torch.multiprocessing import ProcessExitedException
 
 from tests.faults.conftest import TWO_EPOCHS
-from tests.support.forks import (
-    DEBUG,
-    TrainingFork,
-    assert_same_weights,
-    debug_config,
-    start_training,
-    updates_in,
-)
+from tests.support import forks
 from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED as EXIT_CODE
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin import save_folder
@@ -73,11 +66,11 @@ def test_the_update_at_hand_is_saved(start, undisturbed, tmp_path, method, times
     code = 130 if how.get("number") == signal.SIGINT else 75
     assert left.wait() == code, left.output()
     assert f"left as asked after update {saved}, exit code {code}" in left.output()
-    assert updates_in(folder / "checkpoint_last.pt") == saved
+    assert forks.updates_in(folder / "checkpoint_last.pt") == saved
     on = start(folder)
     assert on.wait() == 0, on.output()
     assert f"@ {saved} updates)" in on.output()
-    assert_same_weights(folder / "checkpoint_last.pt", undisturbed / "checkpoint_last.pt")
+    forks.assert_same_weights(folder / "checkpoint_last.pt", undisturbed / "checkpoint_last.pt")
     if saved == 8:  # the validation that was due is not lost
         log = left.output()
         assert log.index("asked to leave") < log.index("num_updates 8 | best_loss")
@@ -102,13 +95,13 @@ def test_a_second_interrupt_ends_at_once(start, tmp_path):
     run = start(tmp_path / "run", "--num-workers", 1, fault=fault)
     assert run.wait() == 130
     assert run.output().count("interrupted") == 2 and "left as asked" not in run.output()
-    assert updates_in(tmp_path / "run" / "checkpoint_last.pt") == 4
+    assert forks.updates_in(tmp_path / "run" / "checkpoint_last.pt") == 4
 
 
 def test_a_finished_training_is_finished(start, tmp_path):
     run = start(tmp_path / "run", fault=signalled_in("clip_grad_norm", 14))
     assert run.wait() == 0
-    assert updates_in(tmp_path / "run" / "checkpoint_last.pt") == 14
+    assert forks.updates_in(tmp_path / "run" / "checkpoint_last.pt") == 14
 
 
 def test_before_it_begins_there_is_nothing_to_save(start, tmp_path):
@@ -121,7 +114,7 @@ def test_before_it_begins_there_is_nothing_to_save(start, tmp_path):
 def test_one_worker_is_asked_and_all_leave(start_two, tmp_path):
     runs = start_two(None, signalled_in("clip_grad_norm", 2))
     assert [run.wait() for run in runs] == [EXIT_CODE] * 2, [run.output() for run in runs]
-    assert updates_in(tmp_path / "run" / "checkpoint_last.pt") == 2
+    assert forks.updates_in(tmp_path / "run" / "checkpoint_last.pt") == 2
 
 
 # One run at a time in a save folder.
@@ -135,7 +128,7 @@ def hold_for_ever(folder):
 
 @pytest.fixture
 def holder(tmp_path):
-    fork = TrainingFork(hold_for_ever, tmp_path / "run")
+    fork = forks.TrainingFork(hold_for_ever, tmp_path / "run")
     fork.wait_for("held")
     yield fork
     os.kill(fork.pid, signal.SIGKILL)
@@ -161,7 +154,7 @@ def test_the_lock_goes_with_a_killed_run_and_not_with_its_loaders(start, tmp_pat
     assert start(folder, "--num-workers", 2, fault=KILLED_IN_UPDATE_6).wait() == -signal.SIGKILL
     on = start(folder)  # its data-loader workers look after their parent every five seconds
     assert on.wait() == 0, on.output()
-    assert updates_in(folder / "checkpoint_last.pt") == 14
+    assert forks.updates_in(folder / "checkpoint_last.pt") == 14
 
 
 # Several workers end together, in bounded time.
@@ -173,7 +166,7 @@ def test_the_other_worker_does_not_wait_for_ever(start_two, tmp_path, victim):
     codes = [run.wait(300) for run in runs]
     assert codes[victim] == -signal.SIGKILL
     assert codes[1 - victim] == 1, runs[1 - victim].output()
-    assert updates_in(tmp_path / "run" / "checkpoint_last.pt") == 4
+    assert forks.updates_in(tmp_path / "run" / "checkpoint_last.pt") == 4
 
 
 @pytest.mark.parametrize(
@@ -192,7 +185,7 @@ def test_the_end_of_a_worker(monkeypatch, ended, error, said):
 
     context = SimpleNamespace(join=join)
     monkeypatch.setattr(torch.multiprocessing, "spawn", lambda *args, **kwargs: context)
-    cfg = training_config(*TWO_EPOCHS, *DEBUG, "--distributed-world-size", "2").copy()
+    cfg = training_config(*TWO_EPOCHS, *forks.DEBUG, "--distributed-world-size", "2").copy()
     with pytest.raises(error, match=said):
         distributed_utils.call_main(cfg, lambda cfg: None)
 
@@ -205,8 +198,8 @@ def test_the_end_of_a_worker(monkeypatch, ended, error, said):
 def test_the_starter_hands_the_signal_on(toy_data_bin, tmp_path, send, number, code):
     """fairseq starts the workers itself; the scheduler knows only the process that it started."""
     flags = (*TWO_EPOCHS, "--max-update", 400, "--distributed-world-size", 2, "--num-workers", 1)
-    run = start_training(debug_config(toy_data_bin, tmp_path / "run", *flags))
+    run = forks.start_training(forks.debug_config(toy_data_bin, tmp_path / "run", *flags))
     run.wait_for("num_updates=6", timeout=300)
     send(run.pid, number)
     assert run.wait() == code, run.output()
-    assert updates_in(tmp_path / "run" / "checkpoint_last.pt") >= 6
+    assert forks.updates_in(tmp_path / "run" / "checkpoint_last.pt") >= 6

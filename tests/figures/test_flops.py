@@ -56,8 +56,7 @@ def test_the_others_by_hand():
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"d_k": 6, "d_v": 10}, {"heads": 1, "encoder_layers": 3, "decoder_layers": 1}],
+    "changes", [{"d_k": 6, "d_v": 10}, {"heads": 1, "encoder_layers": 3, "decoder_layers": 1}]
 )
 def test_three_passes_are_those_of_a_training_step(changes):
     task = make_task(23)

@@ -10,13 +10,7 @@ from search_setup import make_generator, make_peaked_model, make_sample, make_tr
 from tests.devices.test_search_waits import SETTINGS
 from vaswani_plugin.search import beam_search
 
-SOURCES = [
-    [5, 6, 7],
-    [8, 9, 10, 11, 12, 13, 14],
-    [20],
-    [9, 9, 9, 4],
-    [30, 29, 4, 5, 6, 7, 8, 9, 10],
-]
+SOURCES = [[5, 6, 7], [*range(8, 15)], [20], [9, 9, 9, 4], [30, 29, *range(4, 11)]]
 
 
 def translate(device: torch.device, dtype: torch.dtype = torch.float32, **settings) -> list:
@@ -64,8 +58,6 @@ def test_it_waits_once_in_several_steps(real_device, monkeypatch):
         finally:
             torch.cuda.set_sync_debug_mode("default")
     in_step = [after - before for before, after in pairwise(waited)]
-    assert len(in_step) > 2 * beam_search.STEPS_BETWEEN_CHECKS
-    assert all(
-        waits == 0 or step % beam_search.STEPS_BETWEEN_CHECKS == 0
-        for step, waits in enumerate(in_step)
-    )
+    every = beam_search.STEPS_BETWEEN_CHECKS
+    assert len(in_step) > 2 * every
+    assert all(waits == 0 or step % every == 0 for step, waits in enumerate(in_step))

@@ -73,11 +73,7 @@ def test_code_is_refused_and_a_truncated_file_named(tmp_path, zipped):
 
 
 @pytest.mark.parametrize(
-    ("state", "message"),
-    [
-        ([1, 2], "it holds no model"),
-        ({"model": {}}, "it holds no model"),
-    ],
+    ("state", "message"), [([1, 2], "it holds no model"), ({"model": {}}, "it holds no model")]
 )
 def test_other_torch_files_are_named(tmp_path, state, message):
     torch.save(state, tmp_path / "other.pt")

@@ -1,7 +1,6 @@
 """A bundle's model without fairseq is the one that fairseq builds: weights, outputs, errors."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -29,18 +28,13 @@ VARIANTS = {
 ASKS_FOR_MORE = "its configuration asks for more weights of shape ("
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    return write_toy_bundle(tmp_path_factory.mktemp("bundle"))
-
-
 @pytest.fixture
-def changed(folder, tmp_path):
+def changed(toy_bundle, tmp_path):
     """``changed(change)`` is a copy of the bundle; `change` was called with its checkpoint."""
 
     def change_state(change) -> Bundle:
-        shutil.copytree(folder, tmp_path / "model")
-        state = load_checkpoint(folder / MODEL)
+        shutil.copytree(toy_bundle, tmp_path / "model")
+        state = load_checkpoint(toy_bundle / MODEL)
         change(state)
         torch.save(state, tmp_path / "model" / MODEL)
         return Bundle.load(tmp_path / "model")
@@ -84,7 +78,7 @@ def test_it_computes_what_fairseqs_model_computes(name, tmp_path):
         (path / MODEL).unlink(missing_ok=True)
 
 
-def test_older_checkpoints_and_other_ways_of_decoding(changed, folder):
+def test_older_checkpoints_and_other_ways_of_decoding(changed, toy_bundle):
     def forget(state: dict) -> None:
         for name in ("attention_window", "next_word", "compile", "layer_norm_eps"):
             del state["cfg"]["model"][name]
@@ -92,7 +86,7 @@ def test_older_checkpoints_and_other_ways_of_decoding(changed, folder):
         state["cfg"]["task"] |= {"_name": "translation", "eval_bleu": True}
 
     loaded = changed(forget).load_model()
-    assert loaded.sizes == Bundle.load(folder).load_model().sizes
+    assert loaded.sizes == Bundle.load(toy_bundle).load_model().sizes
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from itertools import combinations, islice
 
 import pytest
 import torch
-from toy_bundle import POSITIONS, SENTENCES, write_toy_bundle
+from toy_bundle import POSITIONS, SENTENCES
 from tqdm.auto import tqdm
 
 from vaswani_plugin import LanguageModel, Parser, Summarizer, Translator
@@ -27,23 +27,18 @@ TEXTS = [*SENTENCES, "", "a bird", " \t", "The cat!", "Small clouds; the sea."]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return write_toy_bundle(tmp_path_factory.mktemp("bundle"))
-
-
-@pytest.fixture(scope="module")
-def translator(folder):
-    return Translator.from_pretrained(folder, threads=1)
+def translator(toy_bundle):
+    return Translator.from_pretrained(toy_bundle, threads=1)
 
 
 def outputs(translations):
     return [[(h.text, h.tokens) for h in t.hypotheses] for t in translations]
 
 
-def test_each_call_has_the_threads_asked_for(folder):
+def test_each_call_has_the_threads_asked_for(toy_bundle):
     before = torch.get_num_threads()
     try:
-        Translator.from_pretrained(folder, threads=before + 1).translate("a bird", beam=1)
+        Translator.from_pretrained(toy_bundle, threads=before + 1).translate("a bird", beam=1)
         assert torch.get_num_threads() == before + 1
     finally:
         torch.set_num_threads(before)
@@ -111,7 +106,8 @@ def test_a_text_is_scored_in_the_sentences_that_are_translated(translator):
         assert alone[0].score == pytest.approx(alone[0].log_probability / penalty)
     uneven = [(text[0], pairs[0][1])]
     assert translator.score(uneven) == translator.score(uneven, one_sentence=True)
-    assert translator.score([text], one_sentence=True)[0].score != pytest.approx(whole.score)
+    (alone,) = translator.score([text], length_penalty=alpha, one_sentence=True)
+    assert alone.log_probability != pytest.approx(whole.log_probability)
 
 
 def test_no_text_and_a_line_break(translator):
@@ -224,10 +220,10 @@ def test_each_sentence_is_translated_by_itself(translator):
     assert one.tokens != whole.tokens
 
 
-def test_a_sentence_is_whole_as_far_as_training_supports_it(tmp_path, folder):
+def test_a_sentence_is_whole_as_far_as_training_supports_it(tmp_path, toy_bundle):
     """Up to a tenth longer than the longest sentence in training."""
-    settings = json.loads((folder / "preprocessing.json").read_text())
-    for name in folder.iterdir():
+    settings = json.loads((toy_bundle / "preprocessing.json").read_text())
+    for name in toy_bundle.iterdir():
         os.link(name, tmp_path / name.name)
     (tmp_path / "preprocessing.json").unlink()
     (tmp_path / "preprocessing.json").write_text(json.dumps(settings | {"longest_trained": 10}))
@@ -266,29 +262,29 @@ def test_what_is_no_text_is_named(translator, bad):
         translator.count_tokens(bad)
 
 
-def test_all_is_read_at_loading(folder, tmp_path, monkeypatch):
+def test_all_is_read_at_loading(toy_bundle, tmp_path, monkeypatch):
     """Neither another working directory nor other files in the folder change a loaded model.
 
     The folder is one of links, as those of Hugging Face's cache.
     """
     (tmp_path.parent / "blobs").mkdir()
-    for name in folder.iterdir():
+    for name in toy_bundle.iterdir():
         blob = tmp_path.parent / "blobs" / name.name
         blob.write_bytes(name.read_bytes())
         (tmp_path / name.name).symlink_to(blob)
     monkeypatch.chdir(tmp_path.parent)
     loaded = Translator.from_pretrained(tmp_path.name)
     pair = "the old farmer slept", "the cat"
-    wanted = Translator.from_pretrained(folder).score([pair])
+    wanted = Translator.from_pretrained(toy_bundle).score([pair])
     for name in tmp_path.iterdir():
         name.write_bytes(b"#version: 0.2\n")
     monkeypatch.chdir("/")
     assert loaded.score([pair]) == wanted
 
 
-def test_a_pickle_is_the_call_that_loaded_it(folder, translator, tmp_path, monkeypatch):
-    monkeypatch.chdir(folder.parent)
-    loaded = Translator.from_pretrained(folder.name, threads=1, dtype="bfloat16")
+def test_a_pickle_is_the_call_that_loaded_it(toy_bundle, translator, tmp_path, monkeypatch):
+    monkeypatch.chdir(toy_bundle.parent)
+    loaded = Translator.from_pretrained(toy_bundle.name, threads=1, dtype="bfloat16")
     monkeypatch.chdir(tmp_path)
     again = pickle.loads(pickle.dumps(loaded))
     assert again.translate("the cat") == loaded.translate("the cat") and again.engine.threads == 1

@@ -38,19 +38,14 @@ LSTM = ("--arch", "vaswani_attention_lstm_tiny", "--d-model", "16", "--share-emb
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return write_toy_bundle(tmp_path_factory.mktemp("bundle"))
-
-
-@pytest.fixture(scope="module")
 def lstm(tmp_path_factory):
     """A bundle of a recurrent ancestor."""
     return write_toy_bundle(tmp_path_factory.mktemp("lstm"), model=LSTM)
 
 
 @pytest.fixture(scope="module", params=["transformer", "lstm"])
-def translator(request, folder, lstm):
-    return Translator.from_pretrained(folder if request.param == "transformer" else lstm)
+def translator(request, toy_bundle, lstm):
+    return Translator.from_pretrained(toy_bundle if request.param == "transformer" else lstm)
 
 
 def by_fairseq(folder, translator, source, target):
@@ -134,12 +129,12 @@ def test_a_recurrent_ancestor_translates_as_its_fairseq_model_does(lstm):
             assert [list(pair) for pair in mine.alignment] == [list(p) for p in theirs["alignment"]]
 
 
-def test_a_translation_imports_what_it_needs(folder):
+def test_a_translation_imports_what_it_needs(toy_bundle):
     program = f"""
 import sys
 from vaswani_plugin import Translator
 print("torch" in sys.modules)
-Translator.from_pretrained({str(folder)!r}).translate("the cat")
+Translator.from_pretrained({str(toy_bundle)!r}).translate("the cat")
 print(sorted(sys.modules.keys() & {UNUSED!r}))
 """
     environment = os.environ | {"PYTHONPATH": str(REPO)}

@@ -6,19 +6,12 @@ import copy
 
 import numpy as np
 import pytest
+import search_setup
 import torch
 from beams import EXACT, exact_model, packed, walk
 from language_models import make_language_model, padded, random_texts
 from model_factory import make_model, make_task, random_batch
 from reference_weights import shake
-from search_setup import (
-    as_function,
-    make_generator,
-    make_peaked_model,
-    make_sample,
-    make_translation_task,
-    outputs_of,
-)
 from torch import nn
 
 from vaswani_plugin.kernels import packed_layers, proof, slots
@@ -115,9 +108,7 @@ def test_slots_that_no_beam_sees_are_dropped(task):
 def test_packed_is_plain(rows, sizes, bias, relu, dtype, library, monkeypatch):
     calls, product = [], packed_layers.onednn_product
     monkeypatch.setattr(packed_layers, "chosen_library", lambda: library)
-    monkeypatch.setattr(
-        packed_layers, "onednn_product", lambda *given: calls.append(1) or product(*given)
-    )
+    monkeypatch.setattr(packed_layers, "onednn_product", lambda *x: calls.append(1) or product(*x))
     torch.manual_seed(1)
     linear = torch.nn.Linear(*sizes, bias=bias, dtype=dtype)
     x = torch.randn(rows, sizes[0], dtype=dtype)
@@ -134,23 +125,25 @@ def test_packed_is_plain(rows, sizes, bias, relu, dtype, library, monkeypatch):
 
 @pytest.fixture
 def model():
-    return make_peaked_model(SYMBOLS)
+    return search_setup.make_peaked_model(SYMBOLS)
 
 
 @pytest.fixture
 def generator(model):
-    return make_generator(make_translation_task(SYMBOLS), [model], max_len_b=6)
+    return search_setup.make_generator(
+        search_setup.make_translation_task(SYMBOLS), [model], max_len_b=6
+    )
 
 
 def translate(generator):
-    found = generator.generate(generator.models, make_sample(SOURCES))
-    return [outputs_of(hypotheses) for hypotheses in found]
+    found = generator.generate(generator.models, search_setup.make_sample(SOURCES))
+    return [search_setup.outputs_of(hypotheses) for hypotheses in found]
 
 
 def fresh_translation(model):
     """By a generator that has seen no other weights."""
-    task = make_translation_task(SYMBOLS)
-    return translate(make_generator(task, [model], max_len_b=6))
+    task = search_setup.make_translation_task(SYMBOLS)
+    return translate(search_setup.make_generator(task, [model], max_len_b=6))
 
 
 def assert_same(found, expected):
@@ -178,7 +171,7 @@ def test_final_weights_that_stay_are_packed_once(generator, model):
 
 
 def load_other_weights(model):
-    model.load_state_dict(make_peaked_model(SYMBOLS, seed=9).state_dict())
+    model.load_state_dict(search_setup.make_peaked_model(SYMBOLS, seed=9).state_dict())
 
 
 def write_through_data(model):
@@ -225,7 +218,7 @@ def test_forward_hooks_are_called(generator, model):
 def assert_is_the_forward_pass(model, found):
     """The search's scores are those of the model's own `forward`."""
     for source, outputs in zip(SOURCES, found, strict=True):
-        log_p = as_function([model], source)
+        log_p = search_setup.as_function([model], source)
         (tokens, score) = outputs[0]
         own = sum(log_p(tokens[:n])[token] for n, token in enumerate(tokens))
         assert score == pytest.approx(own / ((5 + len(tokens)) / 6) ** 0.6, abs=1e-4)
@@ -300,7 +293,7 @@ def test_an_edit_of_the_modules_reaches_the_search(generator, edit, monkeypatch)
     plain = translate(generator)
     monkeypatch.setattr(proof, "_proven", {})
     monkeypatch.setattr(*edit)
-    model = make_peaked_model(SYMBOLS)
+    model = search_setup.make_peaked_model(SYMBOLS)
     found = fresh_translation(model)
     assert found != plain
     assert_is_the_forward_pass(model, found)

@@ -29,12 +29,9 @@ def score(gold: str, test: str, parameters: Parameters = COLLINS) -> SentenceSco
     return compare(1, gold, test, parameters)
 
 
-def counts(result: SentenceScore) -> tuple[int, ...]:
+def counts(r: SentenceScore) -> tuple[int, ...]:
     """status, matched, gold, test, crossing, words, tags."""
-    return (
-        *(result.status, result.matched, result.gold, result.test, result.crossing),
-        *(result.words, result.tags),
-    )
+    return r.status, r.matched, r.gold, r.test, r.crossing, r.words, r.tags
 
 
 @pytest.mark.parametrize(
@@ -140,10 +137,7 @@ def reference(gold: NltkTree, test: NltkTree) -> tuple[int, ...]:
 def numbered(tree: Tree, rng: random.Random) -> Tree:
     """The tree with its words in order: w0, w1, ..., and one of two tags each."""
     number = count()
-    return [
-        Leaf(rng.choice("AB"), f"w{next(number)}") if isinstance(symbol, Leaf) else symbol
-        for symbol in tree
-    ]
+    return [Leaf(rng.choice("AB"), f"w{next(number)}") if isinstance(s, Leaf) else s for s in tree]
 
 
 def test_random_pairs_of_trees():

@@ -9,12 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPO
-from vaswani_plugin.metrics.bleu import (
-    make_scoring_tokenizer,
-    replace_unicode_punctuation,
-    split_compounds,
-    tokenized_score,
-)
+from vaswani_plugin.metrics import bleu
 
 DATA = Path(os.environ.get("VASWANI_DATA", REPO.parent / "shared" / "data")) / "bleu"
 REFERENCE = "newstest2017.en-de.ref"
@@ -35,7 +30,7 @@ def lines(name: str) -> list[str]:
 
 
 def multi_bleu(hypotheses: list[str], *references: list[str], lowercase: bool = False) -> str:
-    return f"BLEU = {tokenized_score(hypotheses, references, lowercase):.2f}"
+    return f"BLEU = {bleu.tokenized_score(hypotheses, references, lowercase):.2f}"
 
 
 def published_line(case: dict) -> str:
@@ -44,12 +39,12 @@ def published_line(case: dict) -> str:
     if tool.startswith("multi-bleu.perl") and tool.endswith("on Moses tokens"):
         sides = lines(f"{system}.tok.de"), lines(f"{REFERENCE}.tok.de")
         return multi_bleu(*sides, lowercase="-lc" in tool)
-    tokenize = make_scoring_tokenizer("de")
+    tokenize = bleu.make_scoring_tokenizer("de")
     sides = [lines(f"{system}.raw.de"), lines(f"{REFERENCE}.de")]
     replaced = 0 if "no punctuation replacement" in tool else 2 if "reference too" in tool else 1
     for side in range(replaced):
-        sides[side] = [replace_unicode_punctuation(line) for line in sides[side]]
-    return multi_bleu(*([split_compounds(tokenize(line)) for line in side] for side in sides))
+        sides[side] = [bleu.replace_unicode_punctuation(line) for line in sides[side]]
+    return multi_bleu(*([bleu.split_compounds(tokenize(line)) for line in side] for side in sides))
 
 
 @pytest.mark.parametrize(
@@ -66,14 +61,14 @@ def test_every_recorded_case(system: str) -> None:
 
 
 def test_tokens_are_the_perl_scripts_line_by_line() -> None:
-    tokenize = make_scoring_tokenizer("de")
+    tokenize = bleu.make_scoring_tokenizer("de")
     reference = [tokenize(line) for line in lines(f"{REFERENCE}.de")]
     assert reference == lines(f"{REFERENCE}.tok.de")
-    split = [split_compounds(line) for line in reference]
+    split = [bleu.split_compounds(line) for line in reference]
     assert split == lines(f"{REFERENCE}.tok.atat.de")
     for system in SYSTEMS:
         raw = lines(f"{system}.raw.de")
         assert [tokenize(line) for line in raw] == lines(f"{system}.tok.de"), system
-        replaced = [tokenize(replace_unicode_punctuation(line)) for line in raw]
-        found = [split_compounds(line) for line in replaced]
+        replaced = [tokenize(bleu.replace_unicode_punctuation(line)) for line in raw]
+        found = [bleu.split_compounds(line) for line in replaced]
         assert found == lines(f"{system}.norm.tok.atat.de"), system

@@ -6,13 +6,7 @@ import pytest
 import torch
 from reference_weights import attention_weights_of, default_dtype, numbers, shake
 
-from vaswani_plugin.modules.attention import (
-    KeysAndValues,
-    MultiHeadAttention,
-    merge_heads,
-    scaled_dot_product_attention,
-    split_heads,
-)
+from vaswani_plugin.modules import attention
 
 TIGHT = {"atol": 1e-10, "rtol": 0}
 
@@ -24,8 +18,8 @@ def float64():
         yield
 
 
-def make_attention(d_model=12, heads=3, d_k=4, d_v=4) -> MultiHeadAttention:
-    return shake(MultiHeadAttention(d_model, heads, d_k, d_v)).eval()
+def make_attention(d_model=12, heads=3, d_k=4, d_v=4) -> attention.MultiHeadAttention:
+    return shake(attention.MultiHeadAttention(d_model, heads, d_k, d_v)).eval()
 
 
 def random_mask(queries: int, keys: int) -> torch.Tensor:
@@ -42,7 +36,7 @@ def test_equation_1(masked, scale):
     """With the paper's scale, or another one in its place."""
     query, key, value = torch.randn(5, 3), torch.randn(6, 3), torch.randn(6, 7)
     mask = random_mask(5, 6) if masked else None
-    outputs, weights = scaled_dot_product_attention(query, key, value, mask, scale)
+    outputs, weights = attention.scaled_dot_product_attention(query, key, value, mask, scale)
     rescaled = query.numpy() * (scale * 3**0.5 if scale else 1)
     expected, expected_weights = paper_reference.attention(
         rescaled, key.numpy(), value.numpy(), mask.numpy() if masked else None
@@ -55,17 +49,14 @@ def test_equation_1(masked, scale):
 @pytest.mark.parametrize("scaled", [True, False])
 def test_multi_head_attention(masked, scaled):
     """Without the scale it is Eq. 1 with larger queries."""
-    module = shake(MultiHeadAttention(10, 2, 3, 7, scaled=scaled)).eval()
+    module = shake(attention.MultiHeadAttention(10, 2, 3, 7, scaled=scaled)).eval()
     weights_of_module = attention_weights_of(module)
     for name in ("W_Q", "b_Q"):
         weights_of_module[name] *= 1 if scaled else 3**0.5
     query, memory = torch.randn(1, 5, 10), torch.randn(1, 6, 10)
     mask = random_mask(5, 6) if masked else None
     expected, expected_weights = paper_reference.multi_head_attention(
-        query[0].numpy(),
-        memory[0].numpy(),
-        weights_of_module,
-        mask.numpy() if masked else None,
+        query[0].numpy(), memory[0].numpy(), weights_of_module, mask.numpy() if masked else None
     )
     for need_weights in (False, True):
         output, weights = module(query, memory, mask, need_weights=need_weights)
@@ -82,7 +73,7 @@ def test_causal_self_attention(need_weights, ends):
     expected, expected_weights = paper_reference.multi_head_attention(
         x[0].numpy(), x[0].numpy(), attention_weights_of(module), paper_reference.past_only(6)
     )
-    cache, begin = KeysAndValues(), 0
+    cache, begin = attention.KeysAndValues(), 0
     for end in ends:
         output, weights = module(
             x[:, begin:end], is_causal=True, cache=cache, need_weights=need_weights
@@ -104,8 +95,10 @@ def test_pytorchs_attention_is_equation_1_with_gradients():
 
     def written_out(x):
         projected = (module.query(x), module.key(x), module.value(x))
-        heads, _ = scaled_dot_product_attention(*(split_heads(y, 3) for y in projected), mask)
-        return module.output(merge_heads(heads))
+        heads, _ = attention.scaled_dot_product_attention(
+            *(attention.split_heads(y, 3) for y in projected), mask
+        )
+        return module.output(attention.merge_heads(heads))
 
     gradients = []
     for compute in (lambda x: module(x, mask=mask)[0], written_out):
@@ -120,7 +113,7 @@ def test_pytorchs_attention_is_equation_1_with_gradients():
 
 @pytest.mark.parametrize("need_weights", [False, True])
 def test_attention_dropout_works_in_training_only(need_weights):
-    module = MultiHeadAttention(12, 3, 4, 4, dropout=0.5)
+    module = attention.MultiHeadAttention(12, 3, 4, 4, dropout=0.5)
     x = torch.randn(1, 6, 12)
     results = [module.eval()(x, need_weights=need_weights) for _ in range(2)]
     assert results[0][0].equal(results[1][0])
@@ -132,7 +125,7 @@ def test_attention_dropout_works_in_training_only(need_weights):
 
 def test_initial_weights_are_xavier_uniform():
     """Glorot & Bengio (2010), Eq. 16; W^Q, W^K and W^V are the parts of one matrix."""
-    module = MultiHeadAttention(96, 4, 24, 24)
+    module = attention.MultiHeadAttention(96, 4, 24, 24)
     for name, columns in {"query": 3 * 96, "key": 3 * 96, "value": 3 * 96, "output": 96}.items():
         bound = (6 / (96 + columns)) ** 0.5
         largest = getattr(module, name).weight.abs().max().item()

@@ -48,11 +48,9 @@ def make_decoder_layer() -> DecoderLayer:
 
 def test_add_norm_is_layer_norm_of_the_sum():
     module = shake(AddNorm(D, 0.0)).eval()
-    x, sublayer_output = torch.randn(1, 4, D), torch.randn(1, 4, D)
-    expected = paper_reference.layer_norm(
-        (x + sublayer_output)[0].numpy(), norm_weights_of(module), EPS
-    )
-    np.testing.assert_allclose(numbers(module(x, sublayer_output)[0]), expected, **TIGHT)
+    x, y = torch.randn(1, 4, D), torch.randn(1, 4, D)
+    expected = paper_reference.layer_norm((x + y)[0].numpy(), norm_weights_of(module), EPS)
+    np.testing.assert_allclose(numbers(module(x, y)[0]), expected, **TIGHT)
 
 
 def test_dropout_is_on_the_sub_layer_and_not_on_the_residual():
@@ -113,11 +111,7 @@ def test_decoder_layer(need_weights):
     layer = make_decoder_layer().eval()
     x, memory = torch.randn(2, 6, D), torch.randn(2, 4, D)
     output, self_weights, cross_weights = layer(
-        x,
-        memory,
-        is_causal=True,
-        need_self_weights=need_weights,
-        need_cross_weights=need_weights,
+        x, memory, is_causal=True, need_self_weights=need_weights, need_cross_weights=need_weights
     )
     for sentence in range(2):
         expected = paper_reference.decoder_layer(

@@ -53,9 +53,7 @@ def test_the_projected_loss_is_the_sum_over_real_tokens(epsilon, padded):
     loss, nll = paper_reference.smoothed_loss(logits, target.tolist(), epsilon, PAD)
     np.testing.assert_allclose(sums.loss.item(), sum(loss), atol=1e-10, rtol=0)
     np.testing.assert_allclose(sums.nll.item(), sum(nll), atol=1e-10, rtol=0)
-    hits = sum(
-        int(z.argmax() == t) for z, t in zip(logits, target.tolist(), strict=True) if t != PAD
-    )
+    hits = sum(z.argmax() == t for z, t in zip(logits, target.tolist(), strict=True) if t != PAD)
     assert sums.correct.item() == hits >= 2
     assert projected_loss(features, weight, target, epsilon, PAD).correct.item() == 0
 

@@ -3,20 +3,13 @@
 import pytest
 import torch
 
-from vaswani_plugin.modules.attention import (
-    Window,
-    causal_mask,
-    hide_padding,
-    neighbourhood,
-    padding_mask,
-    past_mask,
-)
+from vaswani_plugin.modules import attention
 
 
 @pytest.mark.parametrize("window", [0, 1, 2, 3, 5, 9])
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (5, 5), (1, 5), (2, 6), (8, 8)])
 def test_causal_mask(queries, keys, window):
-    mask = causal_mask(queries, keys, window)
+    mask = attention.causal_mask(queries, keys, window)
     assert mask.shape == (queries, keys) and mask.dtype == torch.bool
     for row in range(queries):
         position = keys - queries + row
@@ -28,7 +21,7 @@ def test_causal_mask(queries, keys, window):
 @pytest.mark.parametrize("window", range(1, 12))
 def test_neighbourhood_has_r_positions_around_each(window):
     length = 9
-    mask = neighbourhood(window).mask(length)
+    mask = attention.neighbourhood(window).mask(length)
     assert mask.shape == (length, length) and mask.dtype == torch.bool
     for position in range(length):
         around = range(position - window // 2, position - window // 2 + window)
@@ -40,9 +33,9 @@ def test_neighbourhood_has_r_positions_around_each(window):
 @pytest.mark.parametrize("window", [1, 2, 3, 9])
 def test_where_padding_is_hidden_every_position_still_sees_itself(window):
     tokens = torch.tensor([[1, 1, 1, 1, 5, 2], [4, 5, 2, 1, 1, 1]])
-    near = neighbourhood(window).mask(6)
-    mask = hide_padding(near, tokens, padding_idx=1)
-    assert mask.equal(neighbourhood(window, padding_mask(tokens, 1)).mask(6))
+    near = attention.neighbourhood(window).mask(6)
+    mask = attention.hide_padding(near, tokens, padding_idx=1)
+    assert mask.equal(attention.neighbourhood(window, attention.padding_mask(tokens, 1)).mask(6))
     assert mask.shape == (2, 1, 6, 6)
     for row in range(2):
         for query in range(6):
@@ -57,12 +50,12 @@ def test_where_padding_is_hidden_every_position_still_sees_itself(window):
 def test_past_mask(window, past, right_padded):
     """No position sees nothing: a softmax over nothing is NaN on some devices."""
     tokens = torch.tensor([[1, 1, 1, 1, 5, 2], [4, 5, 2, 1, 1, 1]])
-    mask = past_mask(tokens, 1, past, window, right_padded)
+    mask = attention.past_mask(tokens, 1, past, window, right_padded)
     if right_padded and not past and not window:
         assert mask is None  # what `is_causal` hides is enough
         return
     if not past and window:
-        assert isinstance(mask, Window)
+        assert isinstance(mask, attention.Window)
         mask = mask.mask(6)
     mask = mask.expand(2, 1, 6 - past, 6)
     for row in range(2):

@@ -49,8 +49,7 @@ def test_the_formulas(task, model):
     (text,) = random_texts(task.source_dictionary, [T])
     layer = model.decoder.layer
     e, w_q, w_k, w_v, w_1, w_2 = map(
-        numbers,
-        (model.projection_weight, layer.w_q, layer.w_k, layer.w_v, layer.w_1, layer.w_2),
+        numbers, (model.projection_weight, layer.w_q, layer.w_k, layer.w_v, layer.w_1, layer.w_2)
     )
     found = model(torch.tensor([text]))[0][0].softmax(dim=-1)
     for t in range(1, T + 1):

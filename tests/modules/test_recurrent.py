@@ -9,14 +9,7 @@ import torch
 from recurrent_models import lstm_weights
 from reference_weights import default_dtype, numbers, shake
 
-from vaswani_plugin.modules.recurrent import (
-    DotAttention,
-    RecurrentDecoder,
-    RecurrentEncoder,
-    RecurrentMemory,
-    initialize_uniformly,
-    lengths_on_cpu,
-)
+from vaswani_plugin.modules import recurrent
 
 EXACT = {"atol": 1e-12, "rtol": 0}
 WIDTH, LAYERS = 6, 3
@@ -33,12 +26,12 @@ def random(*shape, seed=2):
 
 
 def encode(encoder, x, padding):
-    return encoder(x, padding, lengths_on_cpu(padding))
+    return encoder(x, padding, recurrent.lengths_on_cpu(padding))
 
 
 @pytest.mark.parametrize("ways", [{}, {"reverse": True}, {"both_ways": True}], ids=str)
 def test_encoder_is_the_references(ways):
-    encoder = exact(RecurrentEncoder, WIDTH, LAYERS, 0.0, **ways)
+    encoder = exact(recurrent.RecurrentEncoder, WIDTH, LAYERS, 0.0, **ways)
     x = random(1, 7, WIDTH)
     states, (h, c) = encode(encoder, x, torch.zeros(1, 7, dtype=torch.bool))
     step = -1 if "reverse" in ways else 1
@@ -55,7 +48,7 @@ def test_encoder_is_the_references(ways):
 
 @pytest.mark.parametrize("ways", [{}, {"reverse": True}, {"both_ways": True}])
 def test_padding_is_not_read_on_either_side(ways):
-    encoder = exact(RecurrentEncoder, WIDTH, LAYERS, 0.0, **ways)
+    encoder = exact(recurrent.RecurrentEncoder, WIDTH, LAYERS, 0.0, **ways)
     x = random(4, 8, WIDTH)
     places = [slice(0, 8), slice(3, 8), slice(0, 1), slice(2, 6)]
     padding = torch.ones(4, 8, dtype=torch.bool)
@@ -65,16 +58,14 @@ def test_padding_is_not_read_on_either_side(ways):
     assert (states[padding] == 0).all()
     for row, place in enumerate(places):
         alone = x[row : row + 1, place]
-        expected, (h_1, c_1) = encode(
-            encoder, alone, torch.zeros(alone.shape[:2], dtype=torch.bool)
-        )
+        expected, (h_1, c_1) = encode(encoder, alone, torch.zeros(1, alone.size(1)).bool())
         torch.testing.assert_close(states[row, place], expected[0], **EXACT)
         torch.testing.assert_close(h[:, row], h_1[:, 0], **EXACT)
         torch.testing.assert_close(c[:, row], c_1[:, 0], **EXACT)
 
 
 def test_attention_is_the_references():
-    attention = exact(DotAttention, WIDTH)
+    attention = exact(recurrent.DotAttention, WIDTH)
     states, memory = random(2, 4, WIDTH), random(2, 9, WIDTH, seed=3)
     padding = torch.zeros(2, 9, dtype=torch.bool)
     padding[1, [0, 7, 8]] = True
@@ -94,7 +85,9 @@ def test_attention_is_the_references():
 
 @pytest.mark.parametrize("feeding", [False, True])
 def test_going_on_from_a_state_is_one_sequence(feeding):
-    decoder = exact(RecurrentDecoder, WIDTH, 2, 0.0, DotAttention(WIDTH).double(), feeding)
+    decoder = exact(
+        recurrent.RecurrentDecoder, WIDTH, 2, 0.0, recurrent.DotAttention(WIDTH).double(), feeding
+    )
     x, memory = random(2, 6, WIDTH), random(2, 5, WIDTH, seed=3)
     start = tuple(random(2, 2, 2, WIDTH, seed=4).unbind())
     whole, alpha, end = decoder(x, start, memory)
@@ -111,7 +104,7 @@ def test_going_on_from_a_state_is_one_sequence(feeding):
 
 def test_a_memory_of_chosen_rows():
     rows, final = torch.tensor([2, 0, 0]), random(2, LAYERS, 3, WIDTH).unbind()
-    memory = RecurrentMemory(random(3, 5, WIDTH), random(3, 5) > 0, tuple(final))
+    memory = recurrent.RecurrentMemory(random(3, 5, WIDTH), random(3, 5) > 0, tuple(final))
     found = memory.select(rows)
     assert found.states.equal(memory.states[rows]) and found.padding.equal(memory.padding[rows])
     for ours, given in zip(found.final, final, strict=True):
@@ -119,15 +112,15 @@ def test_a_memory_of_chosen_rows():
 
 
 def test_dropout_is_between_layers_alone():
-    assert RecurrentEncoder(4, 2, 0.3).lstm.dropout == 0.3
+    assert recurrent.RecurrentEncoder(4, 2, 0.3).lstm.dropout == 0.3
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # PyTorch's, of dropout that drops nothing
-        assert RecurrentEncoder(4, 1, 0.3).lstm.dropout == 0
+        assert recurrent.RecurrentEncoder(4, 1, 0.3).lstm.dropout == 0
 
 
 def test_initial_weights_fill_the_interval():
-    encoder = RecurrentEncoder(40, 2, 0.0)
-    initialize_uniformly(encoder)
+    encoder = recurrent.RecurrentEncoder(40, 2, 0.0)
+    recurrent.initialize_uniformly(encoder)
     for parameter in encoder.parameters():
         assert parameter.abs().max() <= 0.08
     weights = encoder.lstm.weight_hh_l1

@@ -214,10 +214,7 @@ def test_a_rehearsal_of_the_gpus_parts(tmp_path):
 
 
 def test_without_a_gpu_or_with_a_flag_it_does_not_know_nothing_is_written(tmp_path):
-    cases = [
-        ("--sizes", 2, "--sizes: there is no such option"),
-        (tmp_path / "w", 1, "finds no GPU"),
-    ]
+    cases = [("--sizes", 2, "--sizes: there is no such"), (tmp_path / "w", 1, "finds no GPU")]
     for argument, code, message in cases:
         done = run_bash(FOLDER / "gpu.sh", argument, CUDA_VISIBLE_DEVICES="")
         assert (done.returncode, done.stderr.count("\n")) == (code, 1) and message in done.stderr
@@ -225,21 +222,15 @@ def test_without_a_gpu_or_with_a_flag_it_does_not_know_nothing_is_written(tmp_pa
 
 
 def test_a_part_that_fails_is_reported_and_the_others_run(tmp_path):
-    stubs = {
-        "timeout": 'case "$*" in *training.py*) echo no memory >&2; exit 1;; esac; echo "3 ran"'
-    }
-    for name, text in stubs.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
+    stub = 'case "$*" in *training.py*) echo no memory >&2; exit 1;; esac; echo "3 ran"'
+    (tmp_path / "timeout").write_text(f"#!/bin/sh\n{stub}\n")
+    (tmp_path / "timeout").chmod(0o755)
     path = os.pathsep.join(map(str, (tmp_path, Path(sys.executable).parent, os.environ["PATH"])))
     done = run_bash(FOLDER / "gpu.sh", "--cpu", tmp_path / "work", PATH=path)
     assert done.returncode == 1 and "a part failed" in done.stderr
     report = (tmp_path / "work" / "gpu-report.md").read_text()
-    assert (
-        "**Failed**: no memory" in report
-        and report.count("3 ran") == 3
-        and report.count("**Failed**") == 2
-    )
+    assert "**Failed**: no memory" in report and report.count("3 ran") == 3
+    assert report.count("**Failed**") == 2
 
 
 def test_start_up(tmp_path):

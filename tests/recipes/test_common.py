@@ -385,10 +385,8 @@ def test_every_recipe_prints_its_commands_and_its_help(name, tmp_path):
     """A dry run makes nothing, not even the work folder."""
     script = REPO / "recipes" / f"{name}.sh"
     work = tmp_path / "work"
-    data = {
-        "own_text": ("--train", "a.de", "a.en"),
-        "seq2seq": ("--data", tmp_path, "--nbest", "lists"),
-    }
+    data = {"own_text": ("--train", "a.de", "a.en")}
+    data["seq2seq"] = ("--data", tmp_path, "--nbest", "lists")
     data["translation_as_completion"] = ("--data", tmp_path)
     arguments = data.get(name, ())
     if name == "own_text":

@@ -87,9 +87,8 @@ def test_the_report(finished, toy_data_bin):
     assert all(len(row["BLEU"]) == 2 and row["updates"] == [6, 6] for row in (first, averaged))
     assert (folder / "work" / "report.md").read_text(encoding="utf-8") == printed
     table, costs = printed.split("\n\n")
-    assert re.findall(r"^\| (\w+) .* \| ([\d.]*) \|$", table, re.M) == [
-        *(("first", "25.8"), ("group_averaged", "")),
-    ]
+    rows = re.findall(r"^\| (\w+) .* \| ([\d.]*) \|$", table, re.M)
+    assert rows == [("first", "25.8"), ("group_averaged", "")]
     trained = sorted(path.name for path in (folder / "work" / "trainings").iterdir())
     assert trained == ["first-1", "first-2"]
     # Three forward passes of a pair of mean lengths, by the number of target tokens.

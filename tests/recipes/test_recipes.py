@@ -24,9 +24,7 @@ Text = dict[str, list[str]]  # "train.en": lines
 def toy_text(folder: Path, language: str, train: int = 300) -> Text:
     """The lines of a toy corpus, English and `language`, by split and language."""
     write_toy(folder, language, train=train, valid=30, test=30)
-    return {
-        path.name: path.read_text(encoding="utf-8").split("\n")[:-1] for path in folder.iterdir()
-    }
+    return {p.name: p.read_text(encoding="utf-8").split("\n")[:-1] for p in folder.iterdir()}
 
 
 def plain(lines: list[str]) -> bytes:
@@ -134,8 +132,7 @@ def test_data_of_its_own(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in CASES],
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in CASES]
 )
 def test_translation(name, tmp_path):
     work, args = tmp_path / "my work", arguments(name, tmp_path)
@@ -161,11 +158,8 @@ def test_quickstart(tmp_path):
     work = tmp_path / "quick start"
     done = run_recipe("quickstart", work, forked=False)
     result = result_of(work)
-    assert [result[key] for key in ("recipe", "arch", "updates")] == [
-        "quickstart",
-        "vaswani_debug",
-        20,
-    ]
+    expected = {"recipe": "quickstart", "arch": "vaswani_debug", "updates": 20}
+    assert expected.items() <= result.items()
     assert done.stdout.count("  source  ") == done.stdout.count("  reference  ") == 10
     assert "BLEU" in done.stdout and (work / "attention.png").stat().st_size > 1000
     lines = toy_lines("en-de/test.en", 10)

@@ -33,11 +33,7 @@ def log_probability(model: LogProbabilities, tokens: Sequence[int]) -> float:
 
 
 def enumerate_outputs(
-    model: LogProbabilities,
-    words: Sequence[int],
-    end: int,
-    longest: int,
-    alpha: float,
+    model: LogProbabilities, words: Sequence[int], end: int, longest: int, alpha: float
 ) -> list[Output]:
     """All outputs of 1 to `longest` words and the end, the best score first."""
     outputs = []
@@ -50,12 +46,7 @@ def enumerate_outputs(
 
 
 def beam_search(
-    model: LogProbabilities,
-    words: Sequence[int],
-    end: int,
-    beam: int,
-    longest: int,
-    alpha: float,
+    model: LogProbabilities, words: Sequence[int], end: int, beam: int, longest: int, alpha: float
 ) -> list[Output]:
     """Beam search as tensor2tensor 1.0.3 describes it, without early stopping.
 

@@ -24,11 +24,7 @@ from tests.search.test_beam_search import eager_to_end
 
 SYMBOLS = 20
 SOURCES = [[9, 12, 7], [11, 5, 5, 20, 9], [14], [6, 6, 7, 8, 9, 10, 11, 12], [23, 22]]
-FAIRSEQ_NAMES = {
-    "beam": "beam_size",
-    "lenpen": "len_penalty",
-    "unkpen": "unk_penalty",
-}
+FAIRSEQ_NAMES = {"beam": "beam_size", "lenpen": "len_penalty", "unkpen": "unk_penalty"}
 
 
 @pytest.fixture(scope="module")

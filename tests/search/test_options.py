@@ -3,13 +3,7 @@
 import pytest
 import torch
 from model_factory import make_dictionary, make_task
-from search_setup import (
-    EOS,
-    make_generator,
-    make_peaked_model,
-    make_sample,
-    make_translation_task,
-)
+from search_setup import EOS, make_generator, make_peaked_model, make_sample, make_translation_task
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.options import Options, SearchOptions

@@ -5,14 +5,8 @@ import threading
 
 import numpy as np
 import pytest
+import search_setup
 import torch
-from search_setup import (
-    make_generator,
-    make_peaked_model,
-    make_sample,
-    make_translation_task,
-    outputs_of,
-)
 
 from vaswani_plugin.search import search as search_module
 from vaswani_plugin.search.models import Sources
@@ -29,7 +23,7 @@ def sample():
     generator = torch.Generator().manual_seed(3)
     lengths = torch.randint(1, 12, (SENTENCES,), generator=generator).tolist()
     draw = [torch.randint(FIRST_WORD, SYMBOLS, (n,), generator=generator) for n in lengths]
-    return make_sample([words.tolist() for words in draw])
+    return search_setup.make_sample([words.tolist() for words in draw])
 
 
 @pytest.fixture
@@ -81,13 +75,13 @@ class Residues:
 
 def generate(sample, threads, members=1, task=(), prefix=None, own=True, **options):
     torch.set_num_threads(threads)
-    task = make_translation_task(SYMBOLS, **dict(task))
-    models = [make_peaked_model(SYMBOLS, seed) for seed in range(members)]
+    task = search_setup.make_translation_task(SYMBOLS, **dict(task))
+    models = [search_setup.make_peaked_model(SYMBOLS, seed) for seed in range(members)]
     for model in models if own else ():
         model.prepare_for_inference_(argparse.Namespace(generation=None))
     for model in models if not own else ():
         model.decoder.register_forward_hook(lambda *_: None)
-    generator = make_generator(task, models, max_len_a=1, max_len_b=5, **options)
+    generator = search_setup.make_generator(task, models, max_len_a=1, max_len_b=5, **options)
     found = generator.generate(models, sample, prefix_tokens=prefix)
     assert torch.get_num_threads() == threads
     return found
@@ -121,7 +115,7 @@ def test_they_find_what_one_finds(sample, threads_of_search, case):
     assert threading.get_ident() not in {thread for thread, *_ in threads_of_search[1:]}
     for one, other in zip(alone, shared, strict=True):
         for (tokens, score), (same_tokens, same_score) in zip(
-            outputs_of(one), outputs_of(other), strict=True
+            search_setup.outputs_of(one), search_setup.outputs_of(other), strict=True
         ):
             assert tokens == same_tokens
             assert score == pytest.approx(same_score, abs=1e-5, rel=1e-5)
@@ -144,9 +138,11 @@ def test_what_gains_nothing_or_needs_the_whole_batch_has_one_thread(
 @pytest.mark.parametrize("sentences", [3, 15, 16, 32])
 @pytest.mark.parametrize("more", [0, 1])
 def test_little_work_has_one_thread_inside(sentences, more, threads_of_search, monkeypatch):
-    weights = sum(p.numel() for p in make_peaked_model(SYMBOLS, 0).decoder.parameters())
+    weights = sum(
+        p.numel() for p in search_setup.make_peaked_model(SYMBOLS, 0).decoder.parameters()
+    )
     monkeypatch.setattr(search_module, "WORTH_THREADS", sentences * 4 * weights + more)
-    generate(make_sample([[5, 6]] * sentences), 4, beam=4)
+    generate(search_setup.make_sample([[5, 6]] * sentences), 4, beam=4)
     found = {inside for _, _, inside in threads_of_search}
     searches = len(threads_of_search)
     assert searches == max(1, sentences // 8)

@@ -12,11 +12,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.search import beam_search
 from vaswani_plugin.search.beam_search import Step
 from vaswani_plugin.search.options import length_penalty
-from vaswani_plugin.search.well_formed import (
-    SymbolTables,
-    WellFormedTrees,
-    symbols_of,
-)
+from vaswani_plugin.search.well_formed import SymbolTables, WellFormedTrees, symbols_of
 from vaswani_plugin.text.linearization import MAX_OPENINGS, restore
 
 THE, DOG, BARK, S, UN, HAPPI, LY, AT = range(4, 4 + len(WORDS))

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from services import Running, httpx, running
-from toy_bundle import SENTENCES, write_toy_bundle
+from toy_bundle import SENTENCES
 
 from tests.support.commands import python_command, vaswani
 from vaswani_plugin.inference.translator import Translator
@@ -19,13 +19,8 @@ WORDS = " ".join(SENTENCES).split()
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory):
-    return write_toy_bundle(tmp_path_factory.mktemp("toy"))
-
-
-@pytest.fixture(scope="module")
-def translator(bundle):
-    return Translator.from_pretrained(bundle)
+def translator(toy_bundle):
+    return Translator.from_pretrained(toy_bundle)
 
 
 def command(bundle, *flags):
@@ -34,8 +29,8 @@ def command(bundle, *flags):
 
 
 @pytest.fixture(scope="module")
-def served(bundle):
-    with running(command(bundle)) as service:
+def served(toy_bundle):
+    with running(command(toy_bundle)) as service:
         yield service
 
 
@@ -93,10 +88,10 @@ def test_attention(served, translator):
         )
 
 
-def test_it_starts_with_flags_and_ends_by_ctrl_c_in_a_line(bundle, tmp_path):
+def test_it_starts_with_flags_and_ends_by_ctrl_c_in_a_line(toy_bundle, tmp_path):
     (tmp_path / "keys").write_text("# ours\n\n abc \n")
     flags = ["--api-keys", str(tmp_path / "keys"), "--characters", "20", "--threads", "1"]
-    with running(command(bundle, *flags)) as service:
+    with running(command(toy_bundle, *flags)) as service:
         assert service.events("ready")[0]["keys"] is True
         assert ask(service, q="The cat").status_code == 403
         assert ask(service, q="The cat", api_key="abc").status_code == 200
@@ -107,17 +102,17 @@ def test_it_starts_with_flags_and_ends_by_ctrl_c_in_a_line(bundle, tmp_path):
         assert service.lines[-1] == "vaswani serve: interrupted\n"
 
 
-def test_what_is_wrong_is_one_line(bundle, served, tmp_path):
+def test_what_is_wrong_is_one_line(toy_bundle, served, tmp_path):
     (tmp_path / "keys").write_text("# none\n")
     for flags, place in (
         (["--port", "70000"], "--port 70000"),
         (["--port", served.port], "give another one"),
         (["--api-keys", tmp_path / "keys"], "keys: no key in it"),
     ):
-        error = vaswani("serve", "--cpu", "--port", 0, "--model", bundle, *flags).error
+        error = vaswani("serve", "--cpu", "--port", 0, "--model", toy_bundle, *flags).error
         assert place in error
 
 
-def test_without_the_extra_it_says_how_to_get_it(bundle, monkeypatch):
+def test_without_the_extra_it_says_how_to_get_it(toy_bundle, monkeypatch):
     monkeypatch.setitem(sys.modules, "python_multipart", None)
-    assert "pip install -e '.[serve]'" in vaswani("serve", "--model", bundle).error
+    assert "pip install -e '.[serve]'" in vaswani("serve", "--model", toy_bundle).error

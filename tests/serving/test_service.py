@@ -151,9 +151,7 @@ def test_keys_and_their_rates():
     with running(fake_service(keys=["free", "slow"], rate=2)) as service:
         refused = post(service, json=GOOD)
         assert refused.status_code == 403 and "contact the server operator" in refused.text
-        assert post(service, json=GOOD | {"api_key": "wrong"}).json() == {
-            "error": "Invalid API key"
-        }
+        assert post(service, json=GOOD | {"api_key": "bad"}).json() == {"error": "Invalid API key"}
         assert LibreTranslateAPI(service.url, "free").translate("a", "en", "de") == "A"
         statuses = [post(service, data=GOOD | {"api_key": "slow"}).status_code for _ in range(3)]
         assert statuses == [200, 200, 429]
@@ -357,11 +355,7 @@ def test_sigterm_answers_a_request_on_its_way(tmp_path):
 def parse_metrics(text):
     """Series to values."""
     families = text_string_to_metric_families(text)
-    return {
-        (sample.name, *sample.labels.values()): sample.value
-        for family in families
-        for sample in family.samples
-    }
+    return {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}
 
 
 def test_metrics():

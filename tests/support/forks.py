@@ -158,11 +158,7 @@ def weights(checkpoint: Path) -> dict[str, torch.Tensor]:
     """Model and optimizer state of a checkpoint, each tensor by its name."""
     state = torch.load(checkpoint)
     optimizer = state["last_optimizer_state"]
-    moments = {
-        f"{number}.{key}": value
-        for number, kept in optimizer["state"].items()
-        for key, value in kept.items()
-    }
+    moments = {f"{n}.{k}": x for n, kept in optimizer["state"].items() for k, x in kept.items()}
     masters = {f"{n}.master": value for n, value in enumerate(optimizer.get(MASTERS, []))}
     return state["model"] | moments | masters
 

@@ -10,18 +10,8 @@ from omegaconf import OmegaConf
 from reference_weights import default_dtype, shake
 from torch.nn.utils.rnn import pad_sequence
 
-from vaswani_plugin.fairseq_plugin.configurations import (
-    OneLayerConfig,
-    RecurrentLanguageModelConfig,
-    VaswaniLanguageModelConfig,
-)
-from vaswani_plugin.fairseq_plugin.models.language_models import (
-    LanguageDecoder,
-    LSTMLanguageModel,
-    OneLayerDecoder,
-    OneLayerModel,
-    VaswaniLanguageModel,
-)
+from vaswani_plugin.fairseq_plugin import configurations
+from vaswani_plugin.fairseq_plugin.models import language_models
 from vaswani_plugin.modules.one_layer import OneLayerLanguageModel
 from vaswani_plugin.modules.transformer import LanguageModel
 from vaswani_plugin.search.plain_models import TextModel
@@ -52,35 +42,35 @@ def _exact(
 
 def make_language_model(
     task: SimpleNamespace | None = None, seed: int = 1, **changes
-) -> VaswaniLanguageModel:
+) -> language_models.VaswaniLanguageModel:
     """A `vaswani_lm`."""
-    config = VaswaniLanguageModelConfig(**{**SIZES, **LIMITS, **changes})
-    return _exact(VaswaniLanguageModel, config, task, seed, size=0.1)
+    config = configurations.VaswaniLanguageModelConfig(**{**SIZES, **LIMITS, **changes})
+    return _exact(language_models.VaswaniLanguageModel, config, task, seed, size=0.1)
 
 
 def make_one_layer_model(
     task: SimpleNamespace | None = None, seed: int = 1, **changes
-) -> OneLayerModel:
+) -> language_models.OneLayerModel:
     """A `vaswani_lm_one_layer`."""
-    config = OneLayerConfig(**{**ONE_LAYER_SIZES, **LIMITS, **changes})
-    return _exact(OneLayerModel, config, task, seed, size=0.3)
+    config = configurations.OneLayerConfig(**{**ONE_LAYER_SIZES, **LIMITS, **changes})
+    return _exact(language_models.OneLayerModel, config, task, seed, size=0.3)
 
 
 def make_lstm_model(
     task: SimpleNamespace | None = None, seed: int = 1, **changes
-) -> LSTMLanguageModel:
+) -> language_models.LSTMLanguageModel:
     """A `vaswani_lm_lstm`."""
-    config = RecurrentLanguageModelConfig(**{**LSTM_SIZES, **NO_DROPOUT, **changes})
-    return _exact(LSTMLanguageModel, config, task, seed, size=0.5)
+    config = configurations.RecurrentLanguageModelConfig(**{**LSTM_SIZES, **NO_DROPOUT, **changes})
+    return _exact(language_models.LSTMLanguageModel, config, task, seed, size=0.5)
 
 
 def text_model(model: torch.nn.Module) -> TextModel:
     """The same model, its weights shared, as the search and the scores take it."""
     own, longest = model.decoder, model.max_decoder_positions()
-    if isinstance(own, LanguageDecoder):
+    if isinstance(own, language_models.LanguageDecoder):
         layers, options = list(own.layers), {"dropout": own.dropout, "window": own.window}
         own = LanguageModel(own.embedding, own.positions, layers, **options)
-    elif isinstance(own, OneLayerDecoder):
+    elif isinstance(own, language_models.OneLayerDecoder):
         own = OneLayerLanguageModel(own.embedding, own.positions, own.layer, own.dropout)
     return TextModel(own, longest)
 

@@ -168,10 +168,8 @@ def make_meta_sample(
 
 def make_criterion(task: FairseqTask, **changes: Any) -> VaswaniLabelSmoothing:
     """The plugin's criterion with the paper's smoothing."""
-    settings = {
-        **{"sentence_avg": False, "label_smoothing": 0.1},
-        **{"report_accuracy": True, "unfused_loss": False},
-    }
+    settings = {"sentence_avg": False, "label_smoothing": 0.1}
+    settings |= {"report_accuracy": True, "unfused_loss": False}
     return VaswaniLabelSmoothing(task, **{**settings, **changes})
 
 

@@ -82,9 +82,7 @@ def _serve(server: socket.socket, bash: subprocess.Popen, end: float) -> None:
                 request, streams, _, _ = socket.recv_fds(client, 1 << 20, 3)
                 words, folder, environment = json.loads(request)
                 assert not set(words[:2]) & WITH_PLUGIN or "--user-dir" in words, words
-                files = [
-                    os.fdopen(n, mode) for n, mode in zip(streams, ("rb", "wb", "wb"), strict=True)
-                ]
+                files = [os.fdopen(n, m) for n, m in zip(streams, ("rb", "wb", "wb"), strict=True)]
                 fork = Fork(run_program, words, cwd=folder, env=environment, files=files)
                 for file in files:  # the reader of a pipe waits until nobody holds its other end
                     file.close()

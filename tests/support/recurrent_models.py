@@ -16,13 +16,8 @@ from vaswani_plugin.fairseq_plugin.models.recurrent import (
     VaswaniSeq2SeqLSTM,
 )
 
-SIZES = {
-    "d_model": 12,
-    "layers": 2,
-    "share_embeddings": "all",
-    "max_source_positions": 64,
-    "max_target_positions": 64,
-}
+SIZES = {"d_model": 12, "layers": 2, "share_embeddings": "all"}
+SIZES |= dict.fromkeys(("max_source_positions", "max_target_positions"), 64)
 KINDS = {
     "seq2seq": (VaswaniSeq2SeqLSTM, Seq2SeqLSTMConfig, {}),
     "forwards": (VaswaniSeq2SeqLSTM, Seq2SeqLSTMConfig, {"no_reverse_source": True}),

@@ -42,10 +42,8 @@ def make_sample(sources: list[list[int]], left_pad: bool = True) -> dict:
     rows = [torch.tensor([*source, EOS]) for source in sources]
     padded = pad_sequence(rows, True, PAD, "left" if left_pad else "right")
     lengths = torch.tensor([len(row) for row in rows])
-    return {
-        "id": torch.arange(len(rows)),
-        "net_input": {"src_tokens": padded, "src_lengths": lengths},
-    }
+    inputs = {"src_tokens": padded, "src_lengths": lengths}
+    return {"id": torch.arange(len(rows)), "net_input": inputs}
 
 
 def make_generator(

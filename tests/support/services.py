@@ -33,11 +33,7 @@ class Running:
     def __init__(self, command: list[str]) -> None:
         environment = os.environ | {"PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
-            command,
-            stderr=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
+            command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
         self.lines: list[str] = []
         self.url = ""

@@ -92,7 +92,7 @@ def load_by_fairseq(folder: Path) -> tuple:
     with open_dict(cfg):
         cfg._name, cfg.data, cfg.length_penalty = "vaswani_translation", str(folder), "paper"
     task = tasks.setup_task(cfg, from_checkpoint=True)
-    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task(
+    (model,), *_ = checkpoint_utils.load_model_ensemble_and_task(
         [str(path)], task=task, state=state
     )
     return model.eval(), task

@@ -7,14 +7,7 @@ from fairseq.data import Dictionary
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vaswani_plugin.text import bpe_learning
-from vaswani_plugin.text.coding import (
-    SEPARATOR,
-    bpe_units,
-    decode_characters,
-    make_coding,
-    to_letters,
-)
+from vaswani_plugin.text import bpe_learning, coding
 from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS
 
 TRAINING = [
@@ -24,14 +17,14 @@ TRAINING = [
     "",
     "\u4e2d\u6587 \u4e2d\u6587 \u4e2d\u6587",
 ] * 3
-RESERVED = {*SPECIAL_SYMBOLS, SEPARATOR}
+RESERVED = {*SPECIAL_SYMBOLS, coding.SEPARATOR}
 LINES = st.text().map(lambda text: text.replace("\n", ""))
 
 
 @pytest.fixture(scope="module")
 def codes(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("coding")
-    (folder / "text").write_text("".join(f"{to_letters(line)}\n" for line in TRAINING), "utf-8")
+    (folder / "text").write_text("".join(f"{coding.to_letters(x)}\n" for x in TRAINING), "utf-8")
     bpe_learning.learn([str(folder / "text")], 200, 2, str(folder / "codes"))
     return folder / "codes"
 
@@ -40,13 +33,13 @@ def codes(tmp_path_factory) -> Path:
 def dictionary(codes) -> Dictionary:
     """fairseq's, of all units."""
     path = codes.with_name("dict.txt")
-    path.write_text("".join(f"{unit} 1\n" for unit in bpe_units(str(codes))), "utf-8")
+    path.write_text("".join(f"{unit} 1\n" for unit in coding.bpe_units(str(codes))), "utf-8")
     return Dictionary.load(str(path))
 
 
 @pytest.fixture(scope="module")
 def bpe_coding(codes):
-    return make_coding("bpe", str(codes))
+    return coding.make_coding("bpe", str(codes))
 
 
 @given(line=LINES)
@@ -73,17 +66,17 @@ def test_whatever_units_a_model_writes_are_text(bpe_coding):
     _, decode = bpe_coding
     assert decode("\u01c3@@ a") == "\ufffda"  # the first byte of two alone
     assert decode("<unk> the") == "<unk> the"
-    assert make_coding("characters", None)[1]("a \u2581 <unk> b") == "a \ufffdb"
+    assert coding.make_coding("characters", None)[1]("a \u2581 <unk> b") == "a \ufffdb"
     assert decode("gar@@") == "gar"
     assert "\n" not in decode(" ".join(chr(0x100 + byte) for byte in range(256)))
     for unit in ("<U+110000>", "<U+D800>", "<U+0041>", "<U+FFFFFF>"):  # they name no space
-        assert decode_characters(f"a {unit}") == f"a{unit}"
+        assert coding.decode_characters(f"a {unit}") == f"a{unit}"
 
 
 @given(line=LINES)
 @example(" \u2581 <U+2581> <unk> \t\r\x85\u2028\u3000")
 def test_characters_come_back(line):
-    encode, decode = make_coding("characters", None)
+    encode, decode = coding.make_coding("characters", None)
     units = encode(line).split()
     assert len(units) == len(line) and not RESERVED & set(units)
     assert decode(" ".join(units)) == line
@@ -93,6 +86,6 @@ def test_characters_come_back(line):
 
 @given(line=LINES)
 def test_words_come_back_but_for_blanks(line):
-    encode, decode = make_coding("words", None)
+    encode, decode = coding.make_coding("words", None)
     words = [word if word not in RESERVED else "<unk>" for word in line.split()]
     assert decode(encode(line)) == " ".join(words)

@@ -208,11 +208,7 @@ def test_cuts_lose_nothing_and_spare_words(tokens, longest):
         ("\u2581a , \u2581c d \u2581e f", 5, "\u2581a ,|\u2581c d \u2581e f"),
         ("\u2581a , \u2581c ; \u2581e f", 5, "\u2581a , \u2581c ;|\u2581e f"),
         ("\u2581a 3 , 000 \u2581e f", 5, "\u2581a 3 , 000|\u2581e f"),
-        (
-            "\u6211 \u4eec \uff0c \u4ed6 \u4eec \u597d",
-            5,
-            "\u6211 \u4eec \uff0c|\u4ed6 \u4eec \u597d",
-        ),
+        ("我 们 ， 他 们 好", 5, "我 们 ，|他 们 好"),
     ],
 )
 def test_where_a_sentence_of_word_pieces_is_cut(tokens, longest, expected):

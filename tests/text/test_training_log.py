@@ -58,15 +58,9 @@ def test_every_format_of_a_log_is_read(head, log) -> None:
     """As fairseq-train writes it, with --log-file, of Hydra and of Python's own logger."""
     curves = read_curves([f"{head}{line}" for line in log.split("\n")], "x.log")
     assert curves.pop("valid1")[0]["num_updates"] == 4
-    kept = {
-        k: {n: x for n, x in point.items() if n in "loss ppl wall"}
-        for k, (point,) in curves.items()
-    }
-    assert kept == {
-        "train_inner": {"loss": 6, "wall": 3},
-        "valid": {"loss": 5.5, "ppl": 45.2},
-        "train": {"loss": 5.8},
-    }
+    kept = {k: {n: x for n, x in p.items() if n in "loss ppl wall"} for k, (p,) in curves.items()}
+    valid, train = {"loss": 5.5, "ppl": 45.2}, {"loss": 5.8}
+    assert kept == {"train_inner": {"loss": 6, "wall": 3}, "valid": valid, "train": train}
     assert curves["train_inner"][0]["seconds"] == 3 and curves["train"][0]["interval"] == 4
 
 

@@ -8,13 +8,7 @@ from types import SimpleNamespace
 import pytest
 import saved_tensors
 import torch
-from model_factory import (
-    SIZES,
-    make_dictionary,
-    make_model,
-    make_stock_twin,
-    random_batch,
-)
+from model_factory import SIZES, make_dictionary, make_model, make_stock_twin, random_batch
 from omegaconf import OmegaConf
 
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
@@ -127,9 +121,7 @@ def test_recomputed_layers_give_the_same_gradients(task, batch):
 def without_inductor(monkeypatch):
     """Graphs are made, and run by PyTorch's own kernels: no C++ is compiled."""
     compiler = torch.compile
-    monkeypatch.setattr(
-        torch, "compile", lambda run, **how: compiler(run, backend="aot_eager", **how)
-    )
+    monkeypatch.setattr(torch, "compile", lambda f, **kw: compiler(f, backend="aot_eager", **kw))
     torch.compiler.reset()
 
 

@@ -126,7 +126,5 @@ def test_blocks_equal_the_compiled_ones(sizes, mode, block_size, separator):
         expected = np.zeros((0, 2), dtype=np.int64)
     found = extensions._get_slice_indices_fast(sizes, mode, block_size, separator)
     assert found.dtype == np.int64 and found.tolist() == expected.tolist()
-    places = [
-        each._get_block_to_dataset_index_fast(sizes, expected) for each in (extensions, theirs)
-    ]
+    places = [x._get_block_to_dataset_index_fast(sizes, expected) for x in (extensions, theirs)]
     assert places[0].tolist() == places[1].tolist()

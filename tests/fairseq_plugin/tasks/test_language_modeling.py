@@ -16,9 +16,7 @@ from toy_language_model import OURS, build, stream_of, write_data, write_lines
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
-from vaswani_plugin.fairseq_plugin.tasks.language_modeling import (
-    VaswaniLanguageModelingTask,
-)
+from vaswani_plugin.fairseq_plugin.tasks.language_modeling import VaswaniLanguageModelingTask
 
 TASK = ("--task", "vaswani_language_modeling")
 IN_WORKERS = ("--num-workers", "2", "--batch-size", "2")
@@ -102,13 +100,11 @@ def test_evaluation_scores_each_token_once_with_its_context(
     assert abs(elsewhere - expected) > 1e-4  # the windows matter here
 
 
-@pytest.mark.parametrize(
-    "flags", [(), ("--tokens-per-sample", "33", "--context-window", "5")], ids=str
-)
+@pytest.mark.parametrize("flags", ["", "--tokens-per-sample 33 --context-window 5"])
 def test_what_would_not_be_scored_is_an_error(data, checkpoint, flags):
     """fairseq says "Perplexity: 1.00" where no sample fits."""
     with pytest.raises(ValueError, match="32 positions, would not be scored: --tokens-per-samp"):
-        evaluate(data, checkpoint, *flags)
+        evaluate(data, checkpoint, *flags.split())
 
 
 def make_summary_task(summaries: Path, *flags: str) -> VaswaniLanguageModelingTask:

@@ -46,10 +46,7 @@ def make_dataset(count: int = 4000) -> KnownLengths:
     return KnownLengths(LanguagePairDataset(sides[0], source, words, sides[1], target, words))
 
 
-@pytest.mark.parametrize(
-    ("wanted", "multiple"),
-    [(300, 1), (3125, 8)],
-)
+@pytest.mark.parametrize(("wanted", "multiple"), [(300, 1), (3125, 8)])
 def test_batches_hold_the_real_tokens_that_are_wanted(wanted, multiple):
     dataset = make_dataset(20_000)
     pairs = dataset.dataset

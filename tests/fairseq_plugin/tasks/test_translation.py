@@ -46,20 +46,14 @@ def settings(generator) -> tuple[int, float, float, int]:
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        ((), (4, 0.6, 1.0, 50)),
-        (
-            ("--beam", "7", "--lenpen", "1.1", "--max-len-a", "0", "--max-len-b", "33"),
-            (7, 1.1, 0.0, 33),
-        ),
+        ("", (4, 0.6, 1.0, 50)),
+        ("--beam 7 --lenpen 1.1 --max-len-a 0 --max-len-b 33", (7, 1.1, 0.0, 33)),
         # fairseq's defaults, which are no silence
-        (
-            ("--beam", "5", "--lenpen", "1", "--max-len-a", "0", "--max-len-b", "200"),
-            (5, 1.0, 0.0, 200),
-        ),
+        ("--beam 5 --lenpen 1 --max-len-a 0 --max-len-b 200", (5, 1.0, 0.0, 200)),
     ],
 )
 def test_decoding_is_the_papers_unless_told(model, flags, expected):
-    cfg = generation_config("--task", "vaswani_translation", *flags)
+    cfg = generation_config("--task", "vaswani_translation", *flags.split())
     task = make_translation_task(SYMBOLS, decoding_is_complete=cfg.task.decoding_is_complete)
     generator = task.build_generator([model], cfg.generation)
     assert type(generator) is BeamSearchGenerator and settings(generator) == expected
@@ -85,9 +79,7 @@ def test_the_hub_translates_as_the_paper_does(tmp_path):
     hub = VaswaniTransformer.from_pretrained(str(tmp_path), "one.pt:other.pt")
     assert isinstance(hub, GeneratorHubInterface) and len(hub.models) == 2
     seen, build = [], hub.task.build_generator
-    hub.task.build_generator = lambda *args, **options: (
-        seen.append(build(*args, **options)) or seen[0]
-    )
+    hub.task.build_generator = lambda *a, **kw: seen.append(build(*a, **kw)) or seen[0]
     assert hub.translate(["the old"], beam=3)[0]
     assert settings(seen[0]) == (3, 0.6, 1.0, 50)
 
