@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import toy_language_model as toy
-from fairseq import checkpoint_utils, options, tasks
+from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import eval_lm
 from fairseq_flags import PLUGIN
@@ -57,16 +57,6 @@ def lm():
     return run
 
 
-def model_of(path: Path, folder: Path):
-    """The model of a checkpoint, loaded by fairseq itself, in float64."""
-    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
-    state["cfg"].task.data = str(folder)
-    task = tasks.setup_task(state["cfg"].task)
-    model = task.build_model(state["cfg"].model)
-    model.load_state_dict(state["model"])
-    return model.double().eval(), task.source_dictionary
-
-
 @pytest.mark.parametrize(
     ("kind", "size", "context"), [("ours", 32, 0), ("ours", 20, 19), ("our-lstm", 20, 12)]
 )
@@ -112,13 +102,13 @@ def learning_reference(model, stream, end, cut, rate, decay) -> list[float]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_dynamic_equals_plain_sgd_with_decay(kind, checkpoints, bundles, data):
     model = LanguageModel.from_pretrained(bundles[kind], dtype=torch.float64)
-    reference, dictionary = model_of(checkpoints[kind], data)
+    reference, dictionary = toy.load_by_fairseq(checkpoints[kind], data)
     stream, end = toy.stream_of(dictionary, toy.make_lines(30, 9, step=5)), dictionary.eos()
     cut = windows(len(stream), 24, 10)
     before = [weight.clone() for weight in model.model.decoder.parameters()]
     scorer = model.stream_scorer(np.array(stream))
     found = scorer.dynamic(cut, rate=0.05, decay=0.02)
-    expected = learning_reference(reference, stream, end, cut, 0.05, 0.02)
+    expected = learning_reference(reference.double(), stream, end, cut, 0.05, 0.02)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
     with pytest.raises(ValueError, match="dynamic_rate inf: the model fell apart after"):
         scorer.dynamic(cut, np.inf, 0.0)

@@ -46,10 +46,8 @@ TRAINING = """<doc docid="1" genre="lectures">
 It's <i>really</i> great.
 </doc>
 """
-SENTENCES = [
-    *("A title", "TED Talk: what & why.", "Thank you so much, Chris.", ""),
-    "It's <i>really</i> great.",
-]
+SENTENCES = ["A title", "TED Talk: what & why.", "Thank you so much, Chris.", ""]
+SENTENCES += ["It's <i>really</i> great."]
 
 
 def test_segments_and_training_text(tmp_path):
@@ -155,9 +153,8 @@ def test_a_table_whose_fields_hold_line_breaks(tmp_path):
     path = tmp_path / "test.csv"
     text = 'id,article,highlights\r\n1,"He said: ""Go."" Then\r\nhe went.","One .\nTwo ."\r\n'
     path.write_bytes(text.encode())
-    assert list(read_csv(str(path))) == [
-        Example(['He said: "Go."', "Then he went."], ["One .\nTwo ."])
-    ]
+    (found,) = read_csv(str(path))
+    assert found == Example(['He said: "Go."', "Then he went."], ["One .\nTwo ."])
     for text in ("id,text\n1,a\n", "id,article,highlights\n1,a\n"):
         path.write_text(text)
         with pytest.raises(UserError, match="test.csv:2: no article or no highlights.*are id, "):
@@ -182,9 +179,8 @@ def test_summaries_that_are_written_are_read(tmp_path):
     assert written == (2, 2)
     assert (tmp_path / "test.article").read_text("utf-8") == "A a. B.\nc\u2028d\n"
     assert (tmp_path / "test.summary").read_text("utf-8") == "s\nu\n"
-    assert list(read_examples(str(tmp_path / "test.jsonl"))) == [
-        examples[0], Example(["c d"], ["u"]),
-    ]  # fmt: skip
+    found = list(read_examples(str(tmp_path / "test.jsonl")))
+    assert found == [examples[0], Example(["c d"], ["u"])]
     with pytest.raises(UserError, match="no example with an article and a summary"):
         write_examples(iter(examples[1:3]), str(tmp_path / "empty"))
     assert not list(tmp_path.glob("*empty*"))

@@ -5,16 +5,10 @@ from collections import Counter
 import meta
 import numpy as np
 import pytest
+import search_setup as setup
 import torch
 from language_models import text_model
 from model_factory import plain_transformer
-from search_setup import (
-    make_generator,
-    make_peaked_model,
-    make_sample,
-    make_translation_task,
-    outputs_of,
-)
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from vaswani_plugin.fairseq_plugin.generator import FairseqModel
@@ -106,11 +100,11 @@ SETTINGS = {
 
 def translate(settings: dict, prefix: bool = False) -> list:
     settings = dict(settings)
-    task = make_translation_task(31, length_penalty=settings.pop("length_penalty", "paper"))
-    generator = make_generator(task, [make_peaked_model(31)], **settings, min_len=3)
-    sample = make_sample([[5, 6, 7], [8, 9, 10, 11, 12, 13, 14], [20], [9, 9, 9, 4]])
+    task = setup.make_translation_task(31, length_penalty=settings.pop("length_penalty", "paper"))
+    generator = setup.make_generator(task, [setup.make_peaked_model(31)], **settings, min_len=3)
+    sample = setup.make_sample([[5, 6, 7], [8, 9, 10, 11, 12, 13, 14], [20], [9, 9, 9, 4]])
     prefixes = torch.tensor([[5, 6], [1, 1], [7, 1], [1, 1]]) if prefix else None
-    return [outputs_of(found) for found in generator.generate([], sample, prefixes)]
+    return [setup.outputs_of(found) for found in generator.generate([], sample, prefixes)]
 
 
 @pytest.mark.parametrize("prefix", [False, True])

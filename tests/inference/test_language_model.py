@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 import toy_language_model as toy
-from fairseq import checkpoint_utils, tasks
 from fairseq.sequence_scorer import SequenceScorer
 
 from vaswani_plugin.errors import UserError
@@ -53,13 +52,7 @@ def model(kind, checkpoint, data) -> LanguageModel:
 
 @pytest.fixture(scope="module")
 def fairseqs(checkpoint, data):
-    """The model as fairseq itself loads it, and its dictionary."""
-    state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))
-    state["cfg"].task.data = str(data)
-    task = tasks.setup_task(state["cfg"].task)
-    model = task.build_model(state["cfg"].model)
-    model.load_state_dict(state["model"])
-    return model.eval(), task.source_dictionary
+    return toy.load_by_fairseq(checkpoint, data)
 
 
 @pytest.fixture(scope="module")

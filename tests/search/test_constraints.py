@@ -4,16 +4,8 @@ import math
 import random
 
 import pytest
+import search_setup as setup
 import torch
-from search_setup import (
-    EOS,
-    PAD,
-    make_generator,
-    make_peaked_model,
-    make_sample,
-    make_translation_task,
-    outputs_of,
-)
 
 from vaswani_plugin.search.search import block_repeats
 
@@ -45,18 +37,18 @@ def test_no_ngram_comes_twice(n):
 
 
 def search(model, sources=SOURCES, prefix=None, **args):
-    generator = make_generator(make_translation_task(SYMBOLS), [model], **args)
-    return generator.generate([model], make_sample(sources), prefix_tokens=prefix)
+    generator = setup.make_generator(setup.make_translation_task(SYMBOLS), [model], **args)
+    return generator.generate([model], setup.make_sample(sources), prefix_tokens=prefix)
 
 
 def test_a_prefix_that_holds_the_end_is_the_output():
-    model = make_peaked_model(SYMBOLS)
-    prefix = torch.tensor([[5, EOS], [6, 7], [PAD, PAD]])
+    model = setup.make_peaked_model(SYMBOLS)
+    prefix = torch.tensor([[5, setup.EOS], [6, 7], [setup.PAD, setup.PAD]])
     found = search(model, prefix=prefix, max_len_b=4)
-    assert [tokens for tokens, _ in outputs_of(found[0])] == [(5, EOS)]
-    assert all(tokens[:2] == (6, 7) for tokens, _ in outputs_of(found[1])) and len(found[1]) == 4
+    assert [tokens for tokens, _ in setup.outputs_of(found[0])] == [(5, setup.EOS)]
+    assert [t[:2] for t, _ in setup.outputs_of(found[1])] == [(6, 7)] * 4
     alone = search(model, [SOURCES[2]], max_len_b=4)[0]
-    assert [t for t, _ in outputs_of(found[2])] == [t for t, _ in outputs_of(alone)]
+    assert [t for t, _ in setup.outputs_of(found[2])] == [t for t, _ in setup.outputs_of(alone)]
 
 
 @pytest.mark.parametrize("options", [{}, {"diverse_beam_groups": 2}, {"sampling": True}], ids=str)
@@ -69,26 +61,26 @@ def test_a_function_sees_what_each_hypothesis_has_so_far(options):
 
     def ascending(sentence, tokens):
         latest = tokens[-1].item() if len(tokens) else 3
-        return [EOS, *range(latest + 1, lasts[sentence] + 1)]
+        return [setup.EOS, *range(latest + 1, lasts[sentence] + 1)]
 
-    model = make_peaked_model(SYMBOLS)
+    model = setup.make_peaked_model(SYMBOLS)
     found = search(model, prefix_allowed_tokens_fn=ascending, lenpen=3.0, **options)
     for last, hypotheses in zip(lasts, found, strict=True):
-        for tokens, score in outputs_of(hypotheses):
+        for tokens, score in setup.outputs_of(hypotheses):
             words = tokens[:-1]
             assert list(words) == sorted(set(words)) and math.isfinite(score)
             assert max(words, default=last) <= last
 
 
 def test_a_prefix_may_repeat_words():
-    prefix = torch.tensor([[6, 6], [7, PAD], [PAD, PAD]])
+    prefix = torch.tensor([[6, 6], [7, setup.PAD], [setup.PAD, setup.PAD]])
     options = {"no_repeat_ngram_size": 1, "max_len_b": 5}
     for given, hypotheses in zip(
         ((6, 6), (7,), ()),
-        search(make_peaked_model(SYMBOLS), prefix=prefix, **options),
+        search(setup.make_peaked_model(SYMBOLS), prefix=prefix, **options),
         strict=True,
     ):
-        for tokens, _ in outputs_of(hypotheses):
+        for tokens, _ in setup.outputs_of(hypotheses):
             assert tokens[: len(given)] == given
             free = tokens[len(given) :]
             assert len(set(free)) == len(free) and not {*free} & {*given}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from fairseq import options, tasks
+from fairseq import checkpoint_utils, options, tasks
 from fairseq.data import Dictionary
 from fairseq.models import FairseqLanguageModel
 from fairseq_cli import preprocess
@@ -93,6 +93,16 @@ def write_checkpoint(data: Path, path: Path, *flags: str, updates: int = 60) -> 
     train(model, stream_of(dictionary, lines), dictionary.eos(), updates)
     torch.save({**state, "model": model.state_dict()}, path)
     return path
+
+
+def load_by_fairseq(checkpoint: Path, data: Path) -> tuple[FairseqLanguageModel, Dictionary]:
+    """The model of a checkpoint as fairseq itself loads it, and its dictionary."""
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))
+    state["cfg"].task.data = str(data)
+    task = tasks.setup_task(state["cfg"].task)
+    model = task.build_model(state["cfg"].model)
+    model.load_state_dict(state["model"])
+    return model.eval(), task.source_dictionary
 
 
 def bundle_of(checkpoint: Path, data: Path) -> Path:

@@ -11,15 +11,7 @@ from hypothesis import strategies as st
 
 from vaswani_plugin.cli.command import LocatedLines
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.lines import (
-    PipedLines,
-    decode_lines,
-    is_piped,
-    read_json,
-    read_lines,
-    read_pairs,
-    read_text,
-)
+from vaswani_plugin.text import lines as text_lines
 from vaswani_plugin.text.parallel import read_blocks
 
 PIECES = [b"a", b" ", b"\n", b"\r\n", b"\r", b"\0", b"\t", b"\xc2\x85", b"\xe2\x80\xa8", b"\xff"]
@@ -52,8 +44,8 @@ def test_every_reader_gives_the_same_lines_or_the_same_error(tmp_path_factory, c
     path = tmp_path_factory.mktemp("lines") / "x"
     path.write_bytes(content)
     readers = (
-        decode_lines(io.BytesIO(content), "x"),
-        read_lines(path),
+        text_lines.decode_lines(io.BytesIO(content), "x"),
+        text_lines.read_lines(path),
         (line for block in read_blocks(str(path), size) for line in block.lines()),
         LocatedLines([str(path)]),
     )
@@ -70,9 +62,9 @@ def test_every_reader_gives_the_same_lines_or_the_same_error(tmp_path_factory, c
 
 def test_a_log_may_hold_carriage_returns(tmp_path):
     (tmp_path / "log").write_bytes(b"10%\r20%\rdone\n")
-    assert list(read_lines(tmp_path / "log", returns_inside=True)) == ["10%\r20%\rdone"]
+    assert list(text_lines.read_lines(tmp_path / "log", returns_inside=True)) == ["10%\r20%\rdone"]
     with pytest.raises(UserError, match=r"log:1: .*\(tr "):
-        list(read_text(tmp_path / "log"))
+        list(text_lines.read_text(tmp_path / "log"))
 
 
 @pytest.mark.parametrize("place", [0, 40, -6, None])
@@ -85,7 +77,7 @@ def test_damaged_gz_is_named(tmp_path, place):
         content[place] ^= 255
     (tmp_path / "a.gz").write_bytes(content)
     with pytest.raises(UserError, match=r"a\.gz"):
-        list(read_lines(tmp_path / "a.gz"))
+        list(text_lines.read_lines(tmp_path / "a.gz"))
 
 
 def test_lines_have_the_place_of_their_file(tmp_path):
@@ -109,7 +101,7 @@ def test_lines_have_the_place_of_their_file(tmp_path):
 def test_sides_of_different_length_are_counted(tmp_path, longer, common, message):
     for side in ("en", "de"):
         (tmp_path / side).write_text("a line\n" * (common + 3 * (side == longer)))
-    pairs = read_pairs(tmp_path / "en", tmp_path / "de")
+    pairs = text_lines.read_pairs(tmp_path / "en", tmp_path / "de")
     for _ in range(common):
         assert next(pairs) == ("a line", "a line")
     with pytest.raises(UserError, match=message):
@@ -120,16 +112,16 @@ def test_sides_of_different_length_are_counted(tmp_path, longer, common, message
 def test_json_that_is_none_is_named(tmp_path, content):
     (tmp_path / "x.json").write_bytes(content)
     with pytest.raises(UserError, match=r"x\.json: not JSON .*: make it again"):
-        read_json(tmp_path / "x.json", "make it again")
+        text_lines.read_json(tmp_path / "x.json", "make it again")
 
 
 def test_of_a_pipe_it_is_known_whether_the_next_line_is_there():
     """Half a line is not there yet; the end is."""
     reading, writing = os.pipe()
     with open(reading, "rb") as stream:
-        lines = PipedLines(stream)
+        lines = text_lines.PipedLines(stream)
         found = iter(lines)
-        assert is_piped(stream) and not lines.at_hand()
+        assert text_lines.is_piped(stream) and not lines.at_hand()
         os.write(writing, b"a\nb\nhal")
         assert (next(found), lines.at_hand()) == (b"a\n", True)
         assert (next(found), lines.at_hand()) == (b"b\n", False)

@@ -2,16 +2,10 @@
 
 import sys
 
+import language_models as models
 import pytest
 import torch
 from fairseq_flags import training_config
-from language_models import (
-    make_language_model,
-    make_lstm_model,
-    make_one_layer_model,
-    padded,
-    random_texts,
-)
 from model_factory import make_task
 
 from vaswani_plugin.fairseq_plugin.models.language_models import (
@@ -39,12 +33,14 @@ def test_row_through_parser_and_build(kind, row, parameters, positions):
     assert cfg.criterion.label_smoothing == 0  # it "hurts perplexity"
 
 
-@pytest.mark.parametrize("make", [make_language_model, make_lstm_model, make_one_layer_model])
+@pytest.mark.parametrize(
+    "make", [models.make_language_model, models.make_lstm_model, models.make_one_layer_model]
+)
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
 def test_padding_is_inert(task, make, left):
     model, dictionary = make(task), task.source_dictionary
-    texts = random_texts(dictionary, [9, 4, 12, 1])
-    batch = padded(texts, dictionary.pad(), left)
+    texts = models.random_texts(dictionary, [9, 4, 12, 1])
+    batch = models.padded(texts, dictionary.pad(), left)
     together, _ = model(batch)
     for row, text in enumerate(texts):
         own = together[row][batch[row].ne(dictionary.pad())]
