@@ -1,7 +1,4 @@
-"""Fixtures that many tests share: a small binarized corpus, and fairseq run with the plugin.
-
-The corpus is made here from a seeded random vocabulary, so that tests need no data from outside.
-"""
+"""Fixtures that many tests share: a small corpus of random words, and fairseq with the plugin."""
 
 import os
 import random

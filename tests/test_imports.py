@@ -40,10 +40,7 @@ def imported_names(path: Path) -> set[str]:
 
 
 def packages_of(names: set[str]) -> set[str]:
-    """Our packages among dotted names: ``vaswani_plugin.search.penalty`` is of ``search``.
-
-    ``vaswani_plugin.register`` is of none: it is the function of the package itself.
-    """
+    """Our packages among dotted names; the function `vaswani_plugin.register` is of none."""
     found = {name.split(".")[1] for name in names if name.startswith(f"{OURS}.")}
     return found - {"register"}
 

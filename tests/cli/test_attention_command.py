@@ -1,7 +1,4 @@
-"""`vaswani attention`: weights, merged words and pictures are the model's own; errors are one line.
-
-Axes: N layers, H heads, T queries, S keys.
-"""
+"""`vaswani attention`: weights, merged words and pictures are the model's own."""
 
 import json
 import re

@@ -101,9 +101,8 @@ def export(model: Path, output: Path, read: Path) -> Path:
 
 def test_stock_fairseq_generates_the_same(tmp_path, run_fairseq) -> None:
     """Task, model and search are fairseq's own there. Without model.pt the weights are the same."""
-    bundle = write_toy_bundle(
-        tmp_path, model=("--arch", "vaswani_debug", "--layer-norm-eps", "1e-5")
-    )
+    model = ("--arch", "vaswani_debug", "--layer-norm-eps", "1e-5")
+    bundle = write_toy_bundle(tmp_path, model=model)
     words = " ".join(map(Bundle.load(bundle).pipeline.encode, SENTENCES)).split()
     lines = [" ".join(words[n : n + 3 + n % 7]) for n in range(len(words) - 9)]
     (tmp_path / "lines").write_text("".join(f"{line}\n" for line in lines))
@@ -146,9 +145,8 @@ def test_an_imported_checkpoint_is_one_of_ours(stock_checkpoint, toy_data_bin, t
         text = "".join(f"{row}\n" for row in reversed(rows))
         (tmp_path / f"dict.{language}.txt").write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match="not the one that the checkpoint was trained with"):
-        checkpoint_utils.load_model_ensemble_and_task(
-            [str(output)], arg_overrides={"data": str(tmp_path)}
-        )
+        data = {"data": str(tmp_path)}
+        checkpoint_utils.load_model_ensemble_and_task([str(output)], arg_overrides=data)
     (tmp_path / "empty").mkdir()
     error = vaswani(*given, tmp_path / "empty").error
     assert "name its languages; `vaswani import` takes --source-lang" in error

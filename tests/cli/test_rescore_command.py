@@ -1,7 +1,4 @@
-"""`vaswani rescore`: scores are the models' own, nothing is lost, what is broken is said.
-
-The models are random ones over a small vocabulary; the lists are noisy copies of references.
-"""
+"""`vaswani rescore`: scores are the models' own, nothing is lost, what is broken is said."""
 
 import json
 import math

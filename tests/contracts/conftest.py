@@ -22,14 +22,7 @@ LOG = (
 
 @dataclass(frozen=True)
 class Command:
-    """A line of arguments; {name} is a file of the world or, in `outputs`, a new one.
-
-    Args:
-        line: the command.
-        texts: which of its inputs are text.
-        files: which are other files or folders.
-        outputs: what it writes, by the name in the new folder.
-    """
+    """A line of arguments; which {names} are texts, other inputs, and files that it writes."""
 
     line: str
     texts: tuple[str, ...] = ()

@@ -1,7 +1,4 @@
-"""code_text.py: fairseq's own binary form, nothing unknown where the coding is faithful, summaries.
-
-References: fairseq's dictionary and reader, and plain loops.
-"""
+"""code_text.py beside fairseq's dictionary and reader: nothing unknown where coding is faithful."""
 
 from pathlib import Path
 
@@ -12,6 +9,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.settings import read_settings_file
 
 TEXT = {
     "train": ["the old bird  sat", "", " the <unk> bird saw the garden ", "a@@ na\u00efve </s> ?"],
@@ -65,7 +63,8 @@ def read_back(folder: Path, split: str) -> list[list[str]]:
 def test_text_comes_back_from_the_binary_files(text, run, coding):
     merges = ("--operations", 20) if coding == "bpe" else ()
     output = run(text, "--coding", coding, *merges)
-    pipeline = Pipeline.load(text / "bin")
+    settings = read_settings_file(text / "bin" / "preprocessing.json")
+    pipeline = Pipeline(settings, text / "bin")
     for split, lines in TEXT.items():
         units = read_back(text / "bin", split)
         assert [line[-1] for line in units] == ["</s>"] * len(lines)
@@ -86,7 +85,8 @@ def test_summaries_are_cut_and_joined(summaries, run, coding):
     flags = ("--summaries", "--article-tokens", 4, "--summary-tokens", 2)
     flags += ("--operations", 4) if coding == "bpe" else ()
     run(summaries, "--coding", coding, *flags)
-    pipeline = Pipeline.load(summaries / "bin")
+    settings = read_settings_file(summaries / "bin" / "preprocessing.json")
+    pipeline = Pipeline(settings, summaries / "bin")
     assert (pipeline.settings.article_tokens, pipeline.settings.summary_tokens) == (4, 2)
     known = {unit for line in read_back(summaries / "bin", "train") for unit in line}
     for split, pairs in SUMMARIES.items():

@@ -75,9 +75,8 @@ def test_every_tree_comes_back(run, tags, flags):
     for split, seed in (("train", 0), ("valid", 2), ("test", 3)):
         dictionary, sources = read(output, split, "words")
         symbols, targets = read(output, split, "symbols")
-        for tree, source, target in zip(
-            odd_trees(SIZES[split], seed), sources, targets, strict=True
-        ):
+        trees = odd_trees(SIZES[split], seed)
+        for tree, source, target in zip(trees, sources, targets, strict=True):
             assert dictionary.unk() not in source
             units = [dictionary[n] for n in source[:-1]]
             assert pipeline.encode(" ".join(linearize(tree)[0])).split() == units

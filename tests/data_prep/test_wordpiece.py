@@ -135,9 +135,8 @@ def test_two_processes_learn_the_same_bytes(folder, dictionary, tmp_path):
 def test_the_first_merge_is_the_kinds(tmp_path, kind, first):
     """BPE merges the most frequent pair; by likelihood, q and u, which never occur apart."""
     (tmp_path / "text").write_text("que\n" * 10 + "es\n" * 12 + "s\n" * 40 + "e\n" * 40)
-    (tmp_path / "x.model").write_bytes(
-        wordpiece_learning.learn([str(tmp_path / "text")], 268, kind)
-    )
+    learned = wordpiece_learning.learn([str(tmp_path / "text")], 268, kind)
+    (tmp_path / "x.model").write_bytes(learned)
     assert wordpiece.load(tmp_path / "x.model").id_to_piece(4 + 256) == first
 
 
@@ -193,9 +192,8 @@ def test_what_gives_no_model(tmp_path, content, size, part):
 def test_a_long_line_is_learned_from(tmp_path):
     """By default sentencepiece skips lines of more than 4,192 bytes."""
     (tmp_path / "text").write_text("ab " * 30 + "\n" + "xyz " * 2000 + "\n")
-    (tmp_path / "m").write_bytes(
-        wordpiece_learning.learn([str(tmp_path / "text")], 300, "unigram", at_most=True)
-    )
+    learned = wordpiece_learning.learn([str(tmp_path / "text")], 300, "unigram", at_most=True)
+    (tmp_path / "m").write_bytes(learned)
     pieces = wordpiece.make_encoder(tmp_path / "m")("xyz xyz").split()
     assert len(pieces) < 8 and not any(piece.startswith("<0x") for piece in pieces)
 

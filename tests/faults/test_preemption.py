@@ -1,7 +1,4 @@
-"""How a training ends: asked to leave it saves the update at hand, and the next start goes on.
-
-A killed one leaves no lock, and takes the other workers along.
-"""
+"""How a training ends: asked to leave it saves the update at hand, and the next start goes on."""
 
 import os
 import signal

@@ -1,7 +1,4 @@
-"""`Translator`: the same translations one by one, together, in any order, and from many threads.
-
-Texts of several sentences, texts without words, and what is no text; other processes.
-"""
+"""`Translator`: the same translations one by one, together, in any order, and from many threads."""
 
 import inspect
 import json

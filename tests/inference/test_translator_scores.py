@@ -1,7 +1,4 @@
-"""`Translator.score` and `.attention`: the model's own numbers, of Transformers and LSTMs.
-
-fairseq's `SequenceScorer` and a full forward pass are the references.
-"""
+"""`Translator.score` and `.attention` beside fairseq's `SequenceScorer` and a full forward pass."""
 
 import os
 import subprocess

@@ -1,7 +1,4 @@
-"""Layers (section 3.1) equal the NumPy reference, and so do their parts: Eq. 2, Add & Norm.
-
-Embeddings (section 3.4) are compared in test_transformer.py; here is how they begin and train.
-"""
+"""Layers (section 3.1) equal the NumPy reference, and so do their parts: Eq. 2, Add & Norm."""
 
 import numpy as np
 import paper_reference

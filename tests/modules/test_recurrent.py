@@ -75,9 +75,8 @@ def test_attention_is_the_references():
     for row in range(2):
         kept = list(numbers(memory[row])[~padding[row].numpy()])
         for step in range(4):
-            expected = reference.attend(
-                numbers(states[row, step]), kept, numbers(attention.combine.weight)
-            )
+            combine = numbers(attention.combine.weight)
+            expected = reference.attend(numbers(states[row, step]), kept, combine)
             np.testing.assert_allclose(numbers(attended[row, step]), expected[0], **EXACT)
             real = numbers(alpha[row, step])[~padding[row].numpy()]
             np.testing.assert_allclose(real, expected[1], **EXACT)

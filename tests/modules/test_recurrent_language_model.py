@@ -35,9 +35,8 @@ def test_logits_are_those_of_the_loops(layers):
     (text,) = texts(1, 8)
     embedding = numbers(model.embedding.weight)
     weights = [lstm_weights(lstm)[0] for lstm in model.lstms]
-    outputs, state = reference.lstm(
-        [E**0.5 * embedding[word] for word in text], weights, reference.zeros(weights)
-    )
+    read = [E**0.5 * embedding[word] for word in text]
+    outputs, state = reference.lstm(read, weights, reference.zeros(weights))
     np.testing.assert_allclose(
         numbers(model(text[None])[0]), np.stack(outputs) @ embedding.T, **EXACT
     )
@@ -110,9 +109,8 @@ def test_dropped_weights_are_those_from_state_to_state(monkeypatch):
         for lstm, u in zip(model.lstms, drawn, strict=True)
     ]
     embedding = numbers(model.embedding.weight)
-    outputs, _ = reference.lstm(
-        [E**0.5 * embedding[w] for w in text[0]], weights, reference.zeros(weights)
-    )
+    read = [E**0.5 * embedding[w] for w in text[0]]
+    outputs, _ = reference.lstm(read, weights, reference.zeros(weights))
     np.testing.assert_allclose(numbers(features[0]), np.stack(outputs), **EXACT)
     features.sum().backward()
     gradient = model.lstms[0].weight_hh_l0.grad

@@ -123,18 +123,16 @@ def test_a_command_is_measured(tmp_path, monkeypatch):
         return size
 
     monkeypatch.setattr(measurement, "session_memory", see)
-    found = measurement.measure(
-        ["bash", "-c", until_seen], None, tmp_path / "x", WORD="a", SEEN=str(seen)
-    )
+    command = ["bash", "-c", until_seen]
+    found = measurement.measure(command, None, tmp_path / "x", WORD="a", SEEN=str(seen))
     assert (tmp_path / "x").read_text() == "a\n" and found.wall > 0 and found.peak > 0
 
 
 def test_ratios_are_those_of_the_same_round():
     """The machine's speed halves in the second round: no ratio notices."""
     speeds = iter([100, 80, 40, 50, 40, 20])
-    table = kernels.compare(
-        {"all": "on", "without a": "b", "plain": "off"}, 2, lambda _: next(speeds)
-    )
+    cases = {"all": "on", "without a": "b", "plain": "off"}
+    table = kernels.compare(cases, 2, lambda _: next(speeds))
     assert table["without a"]["over_all"] == {"median": 0.8, "lowest": 0.8, "highest": 0.8}
     assert table["plain"]["over_all"]["median"] == 0.4 and table["all"]["speed"] == 75
 

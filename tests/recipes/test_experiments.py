@@ -140,9 +140,8 @@ def test_the_table_by_hand():
         "first": {"PPL": [4.0, 6.0], "BLEU": [20.0, 22.0], **same},
         "other": {"PPL": [4.0, 4.0], "BLEU": [21.0, 25.0], **same},
     }
-    rows = [
-        experiments.Row(n, (), 1, (), {"paper": p}) for n, p in (("first", "25.8"), ("other", ""))
-    ]
+    figures = {"first": "25.8", "other": ""}
+    rows = [experiments.Row(n, (), 1, (), {"paper": p}) for n, p in figures.items()]
     assert experiments.report(rows, found).split("\n")[2:4] == [
         "| first | 5.00 ± 1.00 | 21.00 ± 1.00 |  | 1,000 | 6 | 1.5 | 25.8 |",
         "| other | 4.00 ± 0.00 | 23.00 ± 2.00 | 2.00 ± 1.00 | 1,000 | 6 | 1.5 |  |",
@@ -151,9 +150,8 @@ def test_the_table_by_hand():
 
 def test_what_is_finished_is_not_done_again(finished):
     _, folder, args = finished
-    before = {
-        p: p.stat().st_mtime_ns for p in (folder / "work" / "trainings").rglob("*") if p.is_file()
-    }
+    files = [p for p in (folder / "work" / "trainings").rglob("*") if p.is_file()]
+    before = {p: p.stat().st_mtime_ns for p in files}
     again = run_script(SCRIPT, folder / "rows.tsv", "group", *args)
     assert again.returncode == 0 and "trains" not in again.stderr
     assert re.findall(r"^\| (\w+) ", again.stdout, re.M) == ["row", "group_averaged"] * 2

@@ -53,10 +53,7 @@ def test_a_prefix_that_holds_the_end_is_the_output():
 
 @pytest.mark.parametrize("options", [{}, {"diverse_beam_groups": 2}, {"sampling": True}], ids=str)
 def test_a_function_sees_what_each_hypothesis_has_so_far(options):
-    """Words in ascending order only, by fairseq's `prefix_allowed_tokens_fn`.
-
-    The sentences' numbers are those of the batch, of which some are done.
-    """
+    """Ascending words, by `prefix_allowed_tokens_fn`; a sentence's number is the batch's."""
     lasts = [4, 15, 8]
 
     def ascending(sentence, tokens):

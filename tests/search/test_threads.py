@@ -28,10 +28,7 @@ def sample():
 
 @pytest.fixture
 def threads_of_search(monkeypatch):
-    """Of each search of a batch: the thread, its sentences, and PyTorch's threads in it.
-
-    Any work is worth PyTorch's threads.
-    """
+    """Of each search, whose work is worth threads: its thread, sentences and PyTorch's threads."""
     monkeypatch.setattr(search_module, "WORTH_THREADS", 0)
     found = []
     search = Search._search
@@ -138,9 +135,8 @@ def test_what_gains_nothing_or_needs_the_whole_batch_has_one_thread(
 @pytest.mark.parametrize("sentences", [3, 15, 16, 32])
 @pytest.mark.parametrize("more", [0, 1])
 def test_little_work_has_one_thread_inside(sentences, more, threads_of_search, monkeypatch):
-    weights = sum(
-        p.numel() for p in search_setup.make_peaked_model(SYMBOLS, 0).decoder.parameters()
-    )
+    decoder = search_setup.make_peaked_model(SYMBOLS, 0).decoder
+    weights = sum(p.numel() for p in decoder.parameters())
     monkeypatch.setattr(search_module, "WORTH_THREADS", sentences * 4 * weights + more)
     generate(search_setup.make_sample([[5, 6]] * sentences), 4, beam=4)
     found = {inside for _, _, inside in threads_of_search}

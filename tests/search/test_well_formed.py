@@ -64,9 +64,8 @@ def test_exactly_the_well_formed_sequences_come_and_none_is_a_dead_end(labelled,
         width = max(map(len, longer))  # a sentence with fewer has its first ones again
         rows = [(beams * width)[:width] for beams in longer]
         tokens = [[names.index(name) for _, name in row] for row in rows]
-        tracker.advance(
-            torch.tensor(tokens), torch.tensor([[parent for parent, _ in row] for row in rows])
-        )
+        parents = [[parent for parent, _ in row] for row in rows]
+        tracker.advance(torch.tensor(tokens), torch.tensor(parents))
         alive = [
             [(*own[parent], name) for parent, name in beams]
             for own, beams in zip(alive, longer, strict=True)

@@ -187,10 +187,7 @@ def test_a_text_of_more_subwords_than_allowed_is_refused_and_costs_nothing(servi
 
 
 def test_pieces_of_a_long_text_take_turns_and_end_with_its_client():
-    """While the model works on a long text, others are answered, and so is /health.
-
-    The long text takes a minute and a half.
-    """
+    """While the model works on a long text, others are answered, and so is /health."""
     options = {"translator": {"line": 0.1}, "limits": {"batch": 4}}
     with running(fake_service(**options)) as service:
         with connect(service) as long:

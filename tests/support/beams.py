@@ -18,9 +18,8 @@ def exact_model(task, **changes):
 def make_parser():
     """A parser whose decoder is told which word comes next."""
     words, symbols = make_dictionaries(True)
-    return exact_model(
-        make_parsing_task(words, symbols), share_embeddings="decoder", next_word=True
-    )
+    task = make_parsing_task(words, symbols)
+    return exact_model(task, share_embeddings="decoder", next_word=True)
 
 
 def words_and_symbols(parser, lengths):
@@ -52,10 +51,7 @@ def packed(model, encoded, beam=4):
 
 @torch.no_grad()
 def walk(model, batch, steps, widths, keeps, symbols=20, start=plain):
-    """Decode with beams that follow random parents; yields (search's numbers, expected ones).
-
-    Expected is the full forward pass over each hypothesis, a row of its own.
-    """
+    """Decode with beams of random parents; yields the search's numbers and those of full passes."""
     generator = torch.Generator().manual_seed(7)
     sources, sentences = batch["src_tokens"], batch["src_tokens"].size(0)
     known_lengths = sources.ne(model.encoder.padding_idx).sum(dim=1).numpy()

@@ -53,13 +53,7 @@ class Ended:
 
 
 def vaswani(*arguments: object, stdin: bytes = b"", stdout: BinaryIO | None = None) -> Ended:
-    """Run `vaswani` here.
-
-    Args:
-        arguments: as on the command line.
-        stdin: what it reads.
-        stdout: where the output goes instead of `Ended.out`, such as a pipe.
-    """
+    """Run `vaswani` here on these arguments and bytes; `stdout` gets the output, such as a pipe."""
     before = logging.getLogger().level
     with _files(stdin) as (given, out, err):
         try:
@@ -108,13 +102,9 @@ def _text(file: BinaryIO) -> str:
 
 
 class Fork:
-    """A fork of this process that calls one function and ends, as a program of its own would.
+    """A fork that calls one function and ends, as a program of its own would.
 
-    Args:
-        work: the function; what it raises ends the fork as it ends a program.
-        arguments: of the function.
-        stdin, cwd, env: as for `subprocess.run`.
-        files: its standard streams, if not temporary files of its own.
+    What the function raises ends it, too. `files` are its standard streams, if not new ones.
     """
 
     def __init__(
@@ -153,11 +143,7 @@ class Fork:
         sys.exit(code)
 
     def wait(self, timeout: float = 300) -> subprocess.CompletedProcess:
-        """Wait for its end: the exit code, negative for a signal, and what it printed.
-
-        Raises:
-            AssertionError: it has not ended after `timeout` seconds; it is killed.
-        """
+        """Wait for its end: the exit code, negative for a signal, and its output; or kill it."""
         try:  # `join` with a timeout would wait for its children, too
             wait_for(lambda: self.process.exitcode is not None, timeout, self.output)
         except AssertionError:
@@ -187,11 +173,7 @@ class Fork:
 def wait_for(
     condition: Callable[[], object], seconds: float = 120, said: Callable[[], object] = str
 ) -> None:
-    """Wait until a condition holds.
-
-    Raises:
-        AssertionError: it doesn't within this time; with what `said` returns.
-    """
+    """Wait until a condition holds; otherwise fail with what `said` returns."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"waited {seconds} s in vain: {said()}"
@@ -209,10 +191,7 @@ def run_python(*arguments: object, **options) -> subprocess.CompletedProcess:
 
 
 def in_fork(*arguments: object, timeout: float = 300, **options) -> subprocess.CompletedProcess:
-    """Run what ``python ARGUMENTS`` would run: ``-m MODULE``, ``-c PROGRAM`` or a script.
-
-    `options` are those of `Fork`.
-    """
+    """Run in a `Fork` what ``python ARGUMENTS`` would: ``-m MODULE``, ``-c PROGRAM``, a script."""
     words = [str(argument) for argument in arguments]
     if words[0] == "-m" and words[1].startswith("fairseq_cli"):
         import_fairseq()

@@ -23,10 +23,7 @@ from vaswani_plugin.serving.work import Service
 
 
 class FakeTranslator:
-    """What a `Service` calls of a `Translator`.
-
-    A call takes `call` seconds, and `line` more for each text.
-    """
+    """What a `Service` calls of a `Translator`: `call` seconds, `line` more for each text."""
 
     source_language, target_language = "en", "de"
 
@@ -97,9 +94,8 @@ def random_heads(queries: list[str], keys: list[str]) -> HeadWeights:
 
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
-    service = Service(
-        FakeTranslator(**given.get("translator", {})), 4, Limits(**given.get("limits", {}))
-    )
+    translator = FakeTranslator(**given.get("translator", {}))
+    service = Service(translator, 4, Limits(**given.get("limits", {})))
     gate = Gate(given.get("keys"), given.get("rate"))
     listener = server.bound_socket("127.0.0.1", 0)
     server.run(service, gate, listener, given.get("origins", []), given.get("proxies"))

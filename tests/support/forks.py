@@ -1,7 +1,4 @@
-"""fairseq-train in forks: by one worker or several, each with a fault of its own.
-
-A start takes a second, for nothing is imported and no flag is parsed anew.
-"""
+"""fairseq-train in forks, which start in a second: one worker or several, each with its fault."""
 
 import json
 import logging
@@ -103,14 +100,9 @@ class Training:
 def train(
     folder: Path, data: Path, *flags: object, workers: int = 1, apart: bool = False
 ) -> Training:
-    """Train, or go on with what is in `folder`, without a validation.
+    """Train by some workers without a validation, or go on with what is in `folder`.
 
-    Args:
-        folder: of the checkpoints.
-        data: binarized.
-        flags: of fairseq-train.
-        workers: processes that share each update.
-        apart: the second worker sees no checkpoint, as on a node that doesn't share the folder.
+    `apart`: the second sees no checkpoint, as on a node that doesn't share the folder.
     """
     more = ("--cpu", "--disable-validation", "--no-progress-bar", "--log-interval", "1")
     cfg = training_config(*map(str, flags), *more).copy()

@@ -70,11 +70,7 @@ class _LaunchesOnly(TorchDispatchMode):
 
 @contextmanager
 def launches_only() -> Iterator[None]:
-    """Fail where the host would wait for the device, or the device for the host.
-
-    Raises:
-        CopyBetweenDevices: see there; what waits raises PyTorch's own errors.
-    """
+    """Fail where the host would wait for the device, or the device for the host."""
     with _LaunchesOnly():
         yield
 
@@ -140,13 +136,7 @@ def make_meta_sample(
     target: int = 5,
     known_lengths: list[int] | None = None,
 ) -> dict[str, Any]:
-    """fairseq's batch, as it is after it was moved to the device.
-
-    Args:
-        model: a language model gets texts alone.
-        sentences, source, target: B, S and T.
-        known_lengths: of the sources, where the host counted them when it made the batch.
-    """
+    """fairseq's batch after it was moved to the device: B, S, T, and what the host counted of S."""
 
     def tokens(*shape: int) -> Tensor:
         return torch.empty(shape, dtype=torch.long, device=META)

@@ -66,10 +66,7 @@ def make_generator(
 def as_function(
     models: list[VaswaniTransformer], source: list[int]
 ) -> Callable[[tuple[int, ...]], list[float]]:
-    """log P of every next token after a prefix, by a full forward pass without cache or padding.
-
-    An ensemble's probability is the mean of its models'.
-    """
+    """log P of every next token after a prefix, by full passes; an ensemble's P is the mean."""
     src_tokens = torch.tensor([[*source, EOS]])
 
     @cache

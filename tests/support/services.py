@@ -1,7 +1,4 @@
-"""A service in a process of its own, on a free port of the loopback address.
-
-Importing this skips a module of tests where the service's packages are not installed.
-"""
+"""A service in a process of its own; without its packages the module of tests is skipped."""
 
 import json
 import os
@@ -24,11 +21,7 @@ LibreTranslateAPI = pytest.importorskip("libretranslatepy", reason=REASON).Libre
 
 
 class Running:
-    """A process that logs JSON lines; its URL is that of its first event.
-
-    Args:
-        command: starts it.
-    """
+    """A process of this command that logs JSON lines; its URL is that of its first event."""
 
     def __init__(self, command: list[str]) -> None:
         environment = os.environ | {"PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"}

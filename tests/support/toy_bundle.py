@@ -51,16 +51,7 @@ def write_checkpoint(
     share: str = "none",
     positions: int = POSITIONS,
 ) -> None:
-    """A checkpoint as fairseq-train writes it, without training.
-
-    Args:
-        data: folder of the dictionaries.
-        path: of the checkpoint.
-        seed: of the weights.
-        model: flags.
-        share: which embeddings are one matrix.
-        positions: the longest source and target, in subwords.
-    """
+    """A checkpoint as fairseq-train writes it, untrained; `share`: which embeddings are one."""
     limits = ("--max-source-positions", str(positions), "--max-target-positions", str(positions))
     flags = ("--task", "vaswani_translation", *model, *limits)
     flags += ("--share-embeddings", share, "--source-lang", "en", "--target-lang", "de")
@@ -92,7 +83,6 @@ def load_by_fairseq(folder: Path) -> tuple:
     with open_dict(cfg):
         cfg._name, cfg.data, cfg.length_penalty = "vaswani_translation", str(folder), "paper"
     task = tasks.setup_task(cfg, from_checkpoint=True)
-    (model,), *_ = checkpoint_utils.load_model_ensemble_and_task(
-        [str(path)], task=task, state=state
-    )
+    load = checkpoint_utils.load_model_ensemble_and_task
+    (model,), *_ = load([str(path)], task=task, state=state)
     return model.eval(), task

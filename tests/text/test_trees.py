@@ -82,9 +82,8 @@ def test_random_trees_are_read_as_nltk_reads_them():
         pretty = nltk_tree(tree).pformat(margin=rng.choice([5, 40, 200]))
         assert parse_tree(pretty) == tree
         # nltk takes each blank-separated part of a word for a leaf of its own.
-        assert NltkTree.fromstring(line).leaves() == re.split(
-            r"\s+", " ".join(nltk_tree(tree).leaves())
-        )
+        words = " ".join(nltk_tree(tree).leaves())
+        assert NltkTree.fromstring(line).leaves() == re.split(r"\s+", words)
 
 
 @pytest.mark.parametrize(

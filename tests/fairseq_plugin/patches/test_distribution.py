@@ -1,7 +1,4 @@
-"""Several workers without GPUs train one model, the one that a single worker trains.
-
-Our own models, tasks and launchers are in tests/distributed.
-"""
+"""Several workers without GPUs train one model, the one that a single worker trains."""
 
 import contextlib
 import random
