@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 
 from tests.contracts.conftest import COMMANDS, arguments
 from tests.support.commands import Fork, vaswani
+from tests.support.scripts import Runs
 
 EXAMPLES = int(os.environ.get("VASWANI_EXAMPLES", "5"))
 QUICK = settings(
@@ -173,16 +174,6 @@ def test_a_changed_file_is_read_or_refused(world, tmp_path, name, file, inside):
     watch: Watch
     done = Fork(work).wait(300 + 3 * EXAMPLES)
     assert done.returncode == 0, done.stderr[-3000:]
-
-
-class Runs:
-    """Unpickled without care, it makes a file."""
-
-    def __init__(self, canary: Path) -> None:
-        self.call = os.mkdir, (str(canary),)
-
-    def __reduce__(self):
-        return self.call
 
 
 @pytest.mark.parametrize("inside", ["whole", "model", "extra_state"])

@@ -47,6 +47,13 @@ def run(session, **inputs):
     return dict(zip(names, session.run(None, inputs), strict=True))
 
 
+def encoded(encoder, source):
+    """The decoder's inputs of these sources."""
+    mask = (source != PAD).astype(np.int64)
+    memory = run(encoder, input_ids=source, attention_mask=mask)["last_hidden_state"]
+    return {"encoder_attention_mask": mask, "encoder_hidden_states": memory}
+
+
 def pairs(seed, vocabulary):
     """Four random pairs, of any lengths, the sources padded on either side, as arrays."""
     random = np.random.default_rng(seed)
@@ -73,10 +80,7 @@ def test_the_logits_of_random_pairs(exported):
     vocabulary = model.decoder.projection.weight.size(0)
     for seed in range(PAIRS // 4):
         source, target = pairs(seed, vocabulary)
-        mask = (source != PAD).astype(np.int64)
-        memory = run(encoder, input_ids=source, attention_mask=mask)["last_hidden_state"]
-        inputs = {"encoder_attention_mask": mask, "encoder_hidden_states": memory}
-        found = run(decoder, input_ids=target, **inputs)["logits"]
+        found = run(decoder, input_ids=target, **encoded(encoder, source))["logits"]
         expected = expected_logits(model, source, target)
         assert expected.std() > 1
         words = target != PAD  # at padding the logits mean nothing
@@ -103,18 +107,17 @@ def test_with_past_any_parts_give_the_whole(exported, sizes):
     target = np.tile(target, (1, 9))[:, : sum(sizes)]
     target[target == PAD] = FIRST
     expected = expected_logits(model, source, target)
-    mask = (source != PAD).astype(np.int64)
-    memory = run(encoder, input_ids=source, attention_mask=mask)["last_hidden_state"]
+    inputs = encoded(encoder, source)
     first, *rest = np.split(target, np.cumsum(sizes)[:-1], axis=1)
-    found = run(decoder, input_ids=first, encoder_attention_mask=mask, encoder_hidden_states=memory)
-    parts, past = [found["logits"]], {}
+    found = run(decoder, input_ids=first, **inputs)
+    parts, past = [found["logits"]], {"encoder_attention_mask": inputs["encoder_attention_mask"]}
     for part in rest:
         past |= {
             name.replace("present", "past_key_values"): array
             for name, array in found.items()
             if name.startswith("present")
         }
-        found = run(with_past, input_ids=part, encoder_attention_mask=mask, **past)
+        found = run(with_past, input_ids=part, **past)
         parts.append(found["logits"])
     np.testing.assert_allclose(np.concatenate(parts, axis=1), expected, atol=1e-4, rtol=0)
 
@@ -144,10 +147,7 @@ def test_int8_is_smaller_and_close(tmp_path):
     model = Bundle.load(bundle).load_model().model
     encoder, decoder, _ = sessions(tmp_path / "int8")
     source, target = pairs(2, model.decoder.projection.weight.size(0))
-    mask = (source != PAD).astype(np.int64)
-    memory = run(encoder, input_ids=source, attention_mask=mask)["last_hidden_state"]
-    inputs = {"encoder_attention_mask": mask, "encoder_hidden_states": memory}
-    found = run(decoder, input_ids=target, **inputs)["logits"]
+    found = run(decoder, input_ids=target, **encoded(encoder, source))["logits"]
     expected = expected_logits(model, source, target)
     assert 0 < np.abs(found - expected).mean() < 0.1 * expected.std()
 

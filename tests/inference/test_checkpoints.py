@@ -1,7 +1,6 @@
 """Checkpoint files: nothing in them runs, damage is found and named, and none is half written."""
 
 import argparse
-import os
 import pickle
 import random
 import re
@@ -15,21 +14,12 @@ import safetensors.numpy
 import torch
 from toy_bundle import write_toy_bundle
 
+from tests.support.scripts import Runs
 from vaswani_plugin.export.checkpoints import save_safetensors
 from vaswani_plugin.inference.checkpoints import damage, load_checkpoint
 from vaswani_plugin.text.settings import CONFIG, MODEL, SAFETENSORS
 
 STATE = {"model": {"w": torch.arange(3.0)}, "cfg": {"model": {"_name": "x"}}}
-
-
-class Runs:
-    """Unpickled by the unrestricted pickle, this makes the file `marker`."""
-
-    def __init__(self, marker: Path) -> None:
-        self.marker = marker
-
-    def __reduce__(self) -> tuple:
-        return os.mkdir, (str(self.marker),)
 
 
 @pytest.fixture(scope="module")

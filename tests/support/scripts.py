@@ -8,6 +8,16 @@ from pathlib import Path
 from tests.support.commands import REPO, in_fork
 
 
+class Runs:
+    """Unpickled without care, it makes a folder."""
+
+    def __init__(self, canary: Path) -> None:
+        self.canary = canary
+
+    def __reduce__(self) -> tuple:
+        return os.mkdir, (str(self.canary),)
+
+
 def run_script(
     path: str,
     *args: object,

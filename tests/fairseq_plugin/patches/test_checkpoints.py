@@ -13,19 +13,10 @@ from fairseq.file_io import PathManager
 from fairseq_flags import training_config
 
 import vaswani_plugin
+from tests.support.scripts import Runs
 from vaswani_plugin.errors import UserError
 
 vaswani_plugin.register()
-
-
-class RunsCode:
-    """What a malicious checkpoint holds: unpickled without care, it creates the file `marker`."""
-
-    def __init__(self, marker: Path):
-        self.marker = marker
-
-    def __reduce__(self):
-        return os.system, (f"touch '{self.marker}'",)
 
 
 def load(path: Path) -> dict:
@@ -34,13 +25,13 @@ def load(path: Path) -> dict:
 
 def test_a_checkpoint_that_would_run_code_is_refused(tmp_path, stock_checkpoint):
     state = torch.load(stock_checkpoint)
-    state["extra_state"]["more"] = RunsCode(tmp_path / "marker")
+    state["extra_state"]["more"] = Runs(tmp_path / "marker")
     torch.save(state, tmp_path / "evil.pt")
     with pytest.raises(UserError) as refusal:
         load(tmp_path / "evil.pt")
     assert not (tmp_path / "marker").exists()
     assert str(refusal.value).startswith(f"checkpoint {tmp_path}/evil.pt is refused: ")
-    assert f"call {os.system.__module__}.system, " in str(refusal.value)
+    assert f"call {os.mkdir.__module__}.mkdir, " in str(refusal.value)
     torch.load(tmp_path / "evil.pt", weights_only=False)
     assert (tmp_path / "marker").exists(), "the file was harmless: this test would show nothing"
 
