@@ -53,7 +53,8 @@ def write_checkpoint(
 ) -> None:
     """A checkpoint as fairseq-train writes it, untrained; `share`: which embeddings are one."""
     limits = ("--max-source-positions", str(positions), "--max-target-positions", str(positions))
-    flags = ("--task", "vaswani_translation", *model, *limits)
+    spread = () if "lstm" in str(model) else ("--initial-weights", "own")  # lines differ by it
+    flags = ("--task", "vaswani_translation", *spread, *model, *limits)
     flags += ("--share-embeddings", share, "--source-lang", "en", "--target-lang", "de")
     cfg = training_config(*flags).copy()
     cfg.task.data = str(data)

@@ -127,4 +127,4 @@ def test_of_a_pipe_it_is_known_whether_the_next_line_is_there():
         assert (next(found), lines.at_hand()) == (b"b\n", False)
         os.write(writing, b"f")
         os.close(writing)
-        assert lines.at_hand() and [*found] == [b"half"] and lines.at_hand()
+        assert lines.at_hand() and [*found] == [b"half"] and lines.at_hand() and not [*lines]
