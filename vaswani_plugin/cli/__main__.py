@@ -54,14 +54,10 @@ def command_parser(name: str) -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run ``vaswani argv``.
+    """Run ``vaswani argv`` (None: the arguments of the process), and return the exit code.
 
-    Args:
-        argv: the arguments after the program's name; None: the arguments of the process.
-
-    Returns:
-        The exit code: 0, 1 for an error that the user can correct, 2 for a wrong command line
-        (which argparse raises as SystemExit), 130 after Ctrl-C, 141 after a closed pipe.
+    It is 0, 1 for an error that the user can correct, 2 for a wrong command line (which argparse
+    raises as SystemExit), 130 after Ctrl-C, 141 after a closed pipe.
     """
     argv = sys.argv[1:] if argv is None else argv
     name, is_help = argv[0] if argv else "", argv[:1] in (["-h"], ["--help"])

@@ -35,10 +35,7 @@ def archs(
             in the authors' code).
     """
     if not 5 <= vocab <= 10**9:
-        raise UserError(
-            f"--vocab {vocab}: must be at least 5, four special tokens and a word, and at most"
-            " a billion"
-        )
+        raise UserError(f"--vocab {vocab}: must be at least 5 (4 special ones), at most a billion")
     found = [(family, [r for r in family.rows if name in (None, r.name)]) for family in FAMILIES]
     if name and not any(rows for _, rows in found):
         raise UserError(f"no architecture {name}: `vaswani archs` lists them")
@@ -66,20 +63,11 @@ def describe(family: Family, row: Architecture, vocabulary: int) -> dict[str, An
     if row.printed_parameters is not None:
         printed, printed_rows = row.printed_parameters * 1_000_000, row.printed_rows
         difference = count_parameters(family.model, row.changes, printed_rows) - printed
-    return {
-        "arch": row.name,
-        "model": family.model,
-        "source": row.source,
-        "changes": row.changes,
-        "values": values_of(family, row),
-        "rows": words,
-        "parameters": parameters,
-        "printed_parameters": printed,
-        "printed_rows": printed_rows,
-        "difference": difference,
-        "agrees": None if difference is None else abs(difference) <= 500_000,
-        "remark": row.remark,
-    }
+    found = {"arch": row.name, "model": family.model, "source": row.source}
+    found |= {"changes": row.changes, "values": values_of(family, row), "rows": words}
+    found |= {"parameters": parameters, "printed_parameters": printed, "printed_rows": printed_rows}
+    agrees = None if difference is None else abs(difference) <= 500_000
+    return found | {"difference": difference, "agrees": agrees, "remark": row.remark}
 
 
 def values_of(family: Family, row: Architecture) -> dict[str, Any]:
@@ -122,14 +110,10 @@ def _remarks(row: dict) -> list[str]:
 
 
 def _cells(row: dict) -> dict[str, str]:
-    cells = {
-        "arch": row["arch"],
-        "source": row["source"],
-        "changes": ", ".join(f"{key} {value}" for key, value in row["changes"].items()) or "-",
-        "parameters": f"{row['parameters']:,}",
-    }
-    printed = row["printed_parameters"]
-    if printed:
+    changes = ", ".join(f"{key} {value}" for key, value in row["changes"].items()) or "-"
+    cells = {"arch": row["arch"], "source": row["source"], "changes": changes}
+    cells["parameters"] = f"{row['parameters']:,}"
+    if printed := row["printed_parameters"]:
         agrees = "yes" if row["agrees"] else "no"
         cells |= {"printed": f"{printed // 1_000_000}M", "agrees": agrees}
     return cells

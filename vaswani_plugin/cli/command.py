@@ -61,20 +61,14 @@ def _reader(name: str, allowed: Range) -> Callable[[str], Any]:
     return read
 
 
-def _number(
-    name: str, kind: type[Number], accepts: Callable[[Number], bool], rule: str
-) -> Callable[[str], Number]:
-    return _reader(name, Range(kind, accepts, rule))
-
-
 whole, finite = _reader("whole", Range(int)), _reader("finite", Range(float))
 positive_int, probability = _reader("positive_int", COUNT), _reader("probability", PROBABILITY)
 non_negative_int = _reader("non_negative_int", NATURAL)
-non_negative = _number("non_negative", float, lambda x: x >= 0, "at least 0")
-fraction = _number("fraction", float, lambda x: 0 <= x <= 1, "from 0 to 1")
-positive = _number("positive", float, lambda x: x > 0, "above 0")
-perplexity = _number("perplexity", float, lambda p: p >= 1, "at least 1")
-size = _number("size", int, lambda n: 1 <= n <= 1_000_000, "from 1 to 1,000,000")
+non_negative = _reader("non_negative", Range(float, lambda x: x >= 0, "at least 0"))
+fraction = _reader("fraction", Range(float, lambda x: 0 <= x <= 1, "from 0 to 1"))
+positive = _reader("positive", Range(float, lambda x: x > 0, "above 0"))
+perplexity = _reader("perplexity", Range(float, lambda p: p >= 1, "at least 1"))
+size = _reader("size", Range(int, lambda n: 1 <= n <= 1_000_000, "from 1 to 1,000,000"))
 
 Count = Annotated[int, positive_int]
 Natural = Annotated[int, non_negative_int]
@@ -130,12 +124,7 @@ def summary(function: Callable[..., None]) -> str:
 
 
 def make_parser(program: str, function: Callable[..., None]) -> argparse.ArgumentParser:
-    """The parser of a command, whose values are the function's keyword arguments.
-
-    Args:
-        program: such as "vaswani bleu".
-        function: the command.
-    """
+    """The parser of a command; its values are the function's keyword arguments."""
     described, example, texts = _read_docstring(function)
     parser = argparse.ArgumentParser(
         prog=program,
@@ -281,18 +270,10 @@ def write_results(
     shown: Callable[[int, Any], list[str]],
     remedy: str = "",
 ) -> None:
-    """Write the results of lines as they come, under a progress bar.
+    """Write the results of lines, one of each, as they come, under a progress bar.
 
-    Args:
-        lines: the input.
-        output: the file to write; None: standard output.
-        results: one of each line.
-        shown: the lines to write for the number of a line (from 1 on) and its result.
-        remedy: what to do about a line that is too long for the model.
-
-    Raises:
-        UserError: a line is too long; names its place.
-        OSError: a file can't be read or written.
+    `output` None is standard output. `shown` gives the lines to write for the number of a line
+    (from 1 on) and its result, `remedy` says what to do about a line that is too long.
     """
     from vaswani_plugin.inference.texts import TextTooLong
     from vaswani_plugin.text.outputs import line_progress, open_output

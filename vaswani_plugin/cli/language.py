@@ -267,15 +267,9 @@ def summarize(
     from vaswani_plugin.inference.summarization import Summarizer
 
     summarizer = Summarizer.from_pretrained(model, device=chosen_device(cpu, threads))
-    summaries = summarizer.stream(
-        lines,
-        buffer=buffer or 256,
-        beam=beam,
-        length_penalty=lenpen,
-        max_length=max_length,
-        no_repeat_ngram=no_repeat_ngram_size,
-        batch_tokens=batch_tokens,
-    )
+    options: dict[str, Any] = {"beam": beam, "length_penalty": lenpen, "max_length": max_length}
+    options |= {"no_repeat_ngram": no_repeat_ngram_size, "batch_tokens": batch_tokens}
+    summaries = summarizer.stream(lines, buffer=buffer or 256, **options)
     total = cut = 0
 
     def shown(number: int, summary: "Summary") -> list[str]:
@@ -347,14 +341,9 @@ def parse(
     from vaswani_plugin.inference.parsing import Parser
 
     parser = Parser.from_pretrained(model, device=chosen_device(cpu, threads))
-    found = parser.stream(
-        lines,
-        buffer=buffer or 256,
-        beam=beam,
-        length_penalty=lenpen,
-        unconstrained=unconstrained,
-        batch_tokens=batch_tokens,
-    )
+    options: dict[str, Any] = {"beam": beam, "length_penalty": lenpen}
+    options |= {"unconstrained": unconstrained, "batch_tokens": batch_tokens}
+    found = parser.stream(lines, buffer=buffer or 256, **options)
     total = malformed = 0
 
     def shown(number: int, sentence: "ParsedSentence") -> list[str]:

@@ -1,6 +1,7 @@
 """Files of models: `vaswani average`, `import`, `export` and `card`."""
 
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -49,9 +50,8 @@ def average(
     paths = select(inputs, last, last_updates, best, at_most)
     asked = last or last_updates or best or len(paths)
     if len(paths) < asked:
-        print(
-            f"there are only {len(paths)} checkpoints of {asked}: all are averaged", file=sys.stderr
-        )
+        few = f"there are only {len(paths)} checkpoints of {asked}"
+        print(f"{few}: all are averaged", file=sys.stderr)
     check_outputs("--output", [output], paths)
     # Made before the long work, so that an error comes at once.
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -120,21 +120,10 @@ def export(
             raise UserError(f"{flag} means nothing with --to {to}; leave it out")
     if to == "fairseq":
         start_fairseq()
-        from vaswani_plugin.export.stock_fairseq import export_to_fairseq
-
-        source = export_to_fairseq(model, output, allow_layer_norm_eps)
-    elif to == "ctranslate2":
-        from vaswani_plugin.export.ctranslate2_export import export_to_ctranslate2
-
-        source = export_to_ctranslate2(model, output, quantization)
-    elif to == "huggingface":
-        from vaswani_plugin.export.huggingface_export import export_to_huggingface
-
-        source = export_to_huggingface(model, output, not without_tokenizer)
-    else:
-        from vaswani_plugin.export.onnx_export import export_to_onnx
-
-        source = export_to_onnx(model, output, quantization)
+    name = "stock_fairseq" if to == "fairseq" else f"{to}_export"
+    write = getattr(import_module(f"vaswani_plugin.export.{name}"), f"export_to_{to}")
+    option = {"fairseq": allow_layer_norm_eps, "huggingface": not without_tokenizer}
+    source = write(model, output, option.get(to, quantization))
     result = {"output": str(output), "to": to, "model": str(source)}
     show(result, f"wrote {output} for {to}, from {source}", format)
 

@@ -46,11 +46,9 @@ def positions(
         plot: draw the heat maps.
     """
     if not 2 <= length <= 10_000:
-        raise UserError(f"--length is {length}; it must be at least 2 and at most 10,000")
+        raise UserError(f"--length {length}: must be at least 2 and at most 10,000")
     if d_model % 2 or not 2 <= d_model <= 10_000:
-        raise UserError(
-            f"--d-model is {d_model}; it must be even and at least 2 and at most 10,000"
-        )
+        raise UserError(f"--d-model {d_model}: must be even, at least 2 and at most 10,000")
     if plot is not None:
         from vaswani_plugin.figures.figures import check_plot_path, new_figure, save_figure
 

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from vaswani_plugin.cli.command import (
     Count,
@@ -79,23 +79,13 @@ def translate(
     """
     lines = text_lines(inputs, output)
     translator = load_translator(model, engine, cpu, threads, fp16, bf16)
-    translations = translator.stream(
-        lines,
-        beam=beam,
-        nbest=nbest,
-        sampling=sampling,
-        top_k=top_k,
-        top_p=top_p,
-        temperature=temperature,
-        seed=seed,
-        no_repeat_ngram=no_repeat_ngram_size,
-        length_penalty=lenpen,
-        batch_tokens=batch_tokens,
-        long=long,
-        one_sentence=one_sentence_a_line,
-        align=format == "json",
-        buffer=buffer or 1000,
-    )
+    options: dict[str, Any] = {
+        **{"beam": beam, "nbest": nbest, "sampling": sampling, "top_k": top_k, "top_p": top_p},
+        **{"temperature": temperature, "seed": seed, "length_penalty": lenpen, "long": long},
+        **{"no_repeat_ngram": no_repeat_ngram_size, "batch_tokens": batch_tokens},
+        **{"one_sentence": one_sentence_a_line, "align": format == "json"},
+    }
+    translations = translator.stream(lines, buffer=buffer or 1000, **options)
 
     def shown(number: int, translation: "Translation") -> list[str]:
         if format == "json":

@@ -19,20 +19,12 @@ from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, na
 
 
 def average_checkpoints(paths: Iterable[Path]) -> Checkpoint:
-    """Average fairseq checkpoints (section 6.1) into a checkpoint that fairseq loads.
+    """Average fairseq checkpoints (section 6.1), the newest last, into one that fairseq loads.
 
-    Args:
-        paths: files, the newest last; an iterable, so that a caller can show progress. Only one
-            file is in memory at a time, beside the sums.
-
-    Returns:
-        The newest checkpoint with the averaged weights; "extra_state" lists the names of the files.
-        It has no optimizer state and no moving average: these belong to other weights.
-
-    Raises:
-        OSError: a file can't be read.
-        UserError: a bad file, a weight with NaN or infinity, or files of different models; names
-            file and key.
+    Only one file is in memory at a time, beside the sums. The result is the newest checkpoint with
+    the averaged weights; "extra_state" lists the names of the files. It has no optimizer state and
+    no moving average: these belong to other weights. Files of different models, and weights with
+    NaN or infinity, are refused by file and key.
     """
     names: list[str] = []
     sums: Weights = {}
@@ -100,18 +92,14 @@ def select(
         if at_most and not chosen:  # stopped before its first validation
             chosen = [path for _, path in _named(files, "checkpoint_last")]
     else:
-        folder = next((item for item in inputs if item.is_dir()), None)
-        if folder is not None:
-            raise UserError(
-                f"--inputs {folder} is a folder: say which of its checkpoints with --last N, "
-                "--last-updates N or --best N"
-            )
+        for folder in filter(Path.is_dir, inputs):
+            flags = "--last N, --last-updates N or --best N"
+            raise UserError(f"--inputs {folder} is a folder: say which checkpoints with {flags}")
         return files
     if len(chosen) < (1 if at_most else count):
         raise UserError(
             f"{flag} {count}: there are only {len(chosen)} checkpoints named {names}.pt in "
-            f"--inputs, the final state counted; ask for fewer, train on, or name files without "
-            f"{flag}"
+            f"--inputs, the final state counted; ask for fewer, train on, or name files"
         )
     return chosen[-count:]
 

@@ -63,11 +63,9 @@ def transformer_spec(
         for attention in (layer.self_attention, getattr(layer, "attention", None)):
             if attention is not None:
                 attention.queries_scale = head_sizes(cfg)[0] ** -0.5
-    for register, symbols in (
-        (spec.register_source_vocabulary, source),
-        (spec.register_target_vocabulary, target),
-    ):
-        register([PADDING if symbol == "<pad>" else symbol for symbol in symbols])
+    for side, symbols in (("source", source), ("target", target)):
+        words = [PADDING if symbol == "<pad>" else symbol for symbol in symbols]
+        getattr(spec, f"register_{side}_vocabulary")(words)
     spec.config.decoder_start_token = spec.config.eos_token
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = cfg.layer_norm_eps

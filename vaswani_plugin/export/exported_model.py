@@ -77,9 +77,7 @@ def require_finite(weights: Mapping[str, Tensor]) -> None:
     """Refuse weights that are NaN or infinite, by name."""
     for name, tensor in weights.items():
         if not tensor.isfinite().all():
-            raise UserError(
-                f"{name} holds NaN or infinity: the training has diverged; use an earlier one"
-            )
+            raise UserError(f"{name} holds NaN or infinity: training diverged; use an earlier one")
 
 
 def refuse_departures(
@@ -181,11 +179,9 @@ _FAIRSEQ_PARTS = {
     "feed_forward.w_1": "fc1",
     "feed_forward.w_2": "fc2",
     **{
-        f"{ours}.{our_part}": f"{theirs}.{their_part}"
-        for ours, theirs in (("self_attention", "self_attn"), ("cross_attention", "encoder_attn"))
-        for our_part, their_part in (
-            *(("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj"), ("output", "out_proj")),
-        )
+        f"{ours}_attention.{part}": f"{theirs}_attn.{name}_proj"
+        for ours, theirs in (("self", "self"), ("cross", "encoder"))
+        for part, name in (("query", "q"), ("key", "k"), ("value", "v"), ("output", "out"))
     },
 }
 """Parts of a side or layer: our names, and fairseq's. Each weight of one model is one of the other,

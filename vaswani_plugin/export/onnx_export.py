@@ -94,17 +94,12 @@ class DecoderGraph(nn.Module):
         self.with_past = with_past
 
     def forward(self, ids: Tensor, source_mask: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
-        """Compute the logits of each next token.
+        """The target shifted right, without its cached part (B, T), and a mask (B, S) -> logits.
 
-        Args:
-            ids: the target shifted right, without its cached part, (B, T).
-            source_mask: (B, S), 0 at padding.
-            given: the encoder output (B, S, D); with `with_past`, of each layer the keys
-                (B, H, P, K) and values (B, H, P, V) of the target, then those of the source.
-
-        Returns:
-            Logits (B, T, vocabulary), the keys and values in the order of `given`, without the
-            source's with `with_past`, and the last layer's attention to the source (B, H, T, S).
+        The mask is 0 at padding. `given` is the encoder output (B, S, D); with `with_past`, of each
+        layer the keys (B, H, P, K) and values (B, H, P, V) of the target, then those of the source.
+        Returned are logits (B, T, vocabulary), the keys and values in the order of `given`, without
+        the source's with `with_past`, and the last layer's attention to the source (B, H, T, S).
         """
         cache = GraphCache(given if self.with_past else ())
         # With cached keys and values, the layers don't read the encoder output.
@@ -155,14 +150,9 @@ def _write(
     graph: nn.Module, inputs: dict[str, Shape], outputs: dict[str, Shape], path: Path
 ) -> None:
     """Trace a graph and write it; inputs of two axes are token numbers and masks."""
-    example = [
-        torch.ones(
-            [EXAMPLE[size] if isinstance(size, str) else size for size in shape],
-            dtype=torch.long if len(shape) == 2 else None,
-            device="cpu",
-        )
-        for shape in inputs.values()
-    ]
+    sizes = [[EXAMPLE[n] if isinstance(n, str) else n for n in shape] for shape in inputs.values()]
+    kinds = [torch.long if len(shape) == 2 else None for shape in sizes]
+    example = [torch.ones(n, dtype=k, device="cpu") for n, k in zip(sizes, kinds, strict=True)]
     axes = {
         name: {axis: size for axis, size in enumerate(shape) if isinstance(size, str)}
         for name, shape in (inputs | outputs).items()
@@ -190,9 +180,7 @@ def export_to_onnx(model: Path, output: Path, quantization: str | None = None) -
     for module in ("onnxruntime", "onnx"):
         optional(module, ONNX_PACKAGES)
     if quantization not in (None, "int8"):
-        raise UserError(
-            f"onnxruntime has no --quantization {quantization}; give int8, or leave it out"
-        )
+        raise UserError(f"onnxruntime has no --quantization {quantization}: give int8 or none")
     settings, (trained, sizes, source, target, _) = read_model(model)
     refuse_departures("an ONNX export", sizes)
     # Of the plain modules: a kernel may be none of the exporter's operators.
@@ -233,13 +221,7 @@ def _quantize(folder: Path) -> None:
     logging.disable(logging.WARNING)  # the quantizer's advice
     try:
         for path in (folder / name for name in (ENCODER, DECODER, DECODER_WITH_PAST)):
-            quantize_dynamic(
-                path,
-                path,
-                op_types_to_quantize=["MatMul"],
-                per_channel=True,
-                reduce_range=True,
-                weight_type=QuantType.QInt8,
-            )
+            options = {"per_channel": True, "reduce_range": True, "weight_type": QuantType.QInt8}
+            quantize_dynamic(path, path, op_types_to_quantize=["MatMul"], **options)
     finally:
         logging.disable(before)

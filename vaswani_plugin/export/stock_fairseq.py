@@ -56,6 +56,11 @@ _UNLISTED = ("scale_attn", "scale_fc", "scale_heads", "scale_resids")
 """Options that fairseq's layers read, although its configuration doesn't list them."""
 
 
+_SAME = ("encoder_layers", "decoder_layers", "dropout", "attention_dropout", "activation_dropout")
+_SAME += ("max_source_positions", "max_target_positions")
+"""Options with one name."""
+
+
 def _section(state: Checkpoint, name: str) -> dict[str, Any]:
     """A checkpoint's options of "model" or "task"; old ones have all in one place."""
     found = (state.get("cfg") or {}).get(name) or state.get("args") or {}
@@ -95,15 +100,10 @@ def our_config(options: argparse.Namespace) -> dict[str, Any]:
     cfg = TransformerConfig.from_namespace(options)
     shared = "decoder" if cfg.share_decoder_input_output_embed else "none"
     config = {
-        "d_model": cfg.encoder.embed_dim,
-        "d_ff": cfg.encoder.ffn_embed_dim,
-        "encoder_layers": cfg.encoder.layers,
-        "decoder_layers": cfg.decoder.layers,
-        "heads": cfg.encoder.attention_heads,
-        "d_k": None,
-        "d_v": None,
-        "dropout": cfg.dropout,
-        "attention_dropout": cfg.attention_dropout,
+        **{"d_model": cfg.encoder.embed_dim, "d_ff": cfg.encoder.ffn_embed_dim},
+        **{"encoder_layers": cfg.encoder.layers, "decoder_layers": cfg.decoder.layers},
+        **{"heads": cfg.encoder.attention_heads, "d_k": None, "d_v": None},
+        **{"dropout": cfg.dropout, "attention_dropout": cfg.attention_dropout},
         "activation_dropout": cfg.activation_dropout or cfg.relu_dropout,
         "positions": "learned" if cfg.encoder.learned_pos else "sinusoidal-fairseq",
         "share_embeddings": "all" if cfg.share_all_embeddings else shared,
@@ -162,9 +162,8 @@ def import_weights(
     for name in ("encoder_layers", "decoder_layers"):
         if (layers := getattr(options, name)) > len(weights):
             raise UserError(f"its {name} are {layers}, and it has {len(weights)} weights")
-    built_from = argparse.Namespace(
-        **{**vars(options), "encoder_embed_path": None, "decoder_embed_path": None}
-    )
+    paths = dict.fromkeys(f"{side}_embed_path" for side in SIDES)
+    built_from = argparse.Namespace(**vars(options) | paths)
     task = argparse.Namespace(source_dictionary=source, target_dictionary=target)
     with torch.device("meta"):  # names and shapes only
         stock = TransformerModel.build_model(built_from, task)
@@ -220,15 +219,9 @@ def _stock_flags(cfg: Configuration, obstacles: Iterable[str] = ()) -> argparse.
     both["learned_pos"] = cfg.positions != "sinusoidal-fairseq"
     options = argparse.Namespace(
         **{f"{side}_{name}": value for side in SIDES for name, value in both.items()},
-        encoder_layers=cfg.encoder_layers,
-        decoder_layers=cfg.decoder_layers,
-        dropout=cfg.dropout,
-        attention_dropout=cfg.attention_dropout,
-        activation_dropout=cfg.activation_dropout,
+        **{name: getattr(cfg, name) for name in _SAME},
         share_all_embeddings=cfg.share_embeddings == "all",
         share_decoder_input_output_embed=cfg.share_embeddings != "none",
-        max_source_positions=cfg.max_source_positions,
-        max_target_positions=cfg.max_target_positions,
         min_params_to_wrap=TransformerConfig.min_params_to_wrap,
         **refuse_departures(FAIRSEQ, cfg, obstacles),
     )
@@ -248,20 +241,14 @@ def checkpoint_of(
     `model` and `task` are options with `_name`, `task_state` is the task's part.
     """
     sections = OmegaConf.to_container(OmegaConf.structured(FairseqConfig()), enum_to_str=True)
-    history = {
-        "criterion_name": None,
-        "optimizer_name": None,
-        "lr_scheduler_state": {},
-        "num_updates": updates,
-    }
+    history: dict[str, Any] = dict.fromkeys(("criterion_name", "optimizer_name"))
+    history |= {"lr_scheduler_state": {}, "num_updates": updates}
     iterator = {"version": 2, "epoch": 1, "iterations_in_epoch": 0, "shuffle": True}
     return {
-        "args": None,
+        **dict.fromkeys(("args", "criterion", "last_optimizer_state")),
         "cfg": {**sections, "model": model, "task": task},
         "model": weights,
-        "criterion": None,
         "optimizer_history": [history],
-        "last_optimizer_state": None,
         "task_state": task_state or {},
         "extra_state": {"train_iterator": iterator},
     }
@@ -298,12 +285,9 @@ def import_stock(
         paths = (data_bin / dictionary_name(str(language)) for language in languages)
         source, target = map(Dictionary.load, paths)
         weights = import_weights(state, options, source, target)
-    task = {
-        **found,
-        **{name: config[name] for name in ("max_source_positions", "max_target_positions")},
-        **{"_name": TASK, "source_lang": languages[0], "target_lang": languages[1]},
-        "data": str(data_bin),
-    }
+    task = {**found, **{name: config[name] for name in config if name.endswith("_positions")}}
+    task |= {"_name": TASK, "source_lang": languages[0], "target_lang": languages[1]}
+    task["data"] = str(data_bin)
     digests = {"source": source.digest(), "target": target.digest()}
     model, updates = {"_name": TRANSFORMER, **config}, updates_of(state) or 0
     made = checkpoint_of(weights, model, task, updates, {DIGESTS: digests})
@@ -347,11 +331,7 @@ def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = Fa
         kept = ("data", "source_lang", "target_lang", "left_pad_source", "left_pad_target")
         positions = {n: getattr(cfg, n) for n in ("max_source_positions", "max_target_positions")}
         task = {name: task[name] for name in kept if task.get(name) is not None} | positions
-        exported = checkpoint_of(
-            weights,
-            {"_name": "transformer", "arch": "transformer", **options},
-            {"_name": "translation", **task},
-            updates_of(state) or 0,
-        )
-        save_checkpoint(exported, output)
+        options |= dict.fromkeys(("_name", "arch"), "transformer")
+        task["_name"] = "translation"
+        save_checkpoint(checkpoint_of(weights, options, task, updates_of(state) or 0), output)
     return path
