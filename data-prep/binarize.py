@@ -38,11 +38,7 @@ def main() -> None:
     add("--threshold", type=int, default=0, help="rarer subwords become <unk> (default: 0, none)")
     add("--source-rows", type=int, help="most rows of a source dictionary, special ones included")
     add("--target-rows", type=int, help="the same for the target; goes with --source-rows")
-    add(
-        "--padding-factor",
-        type=int,
-        help="rows are a multiple (default: 8)",
-    )
+    add("--padding-factor", type=int, help="rows are a multiple (default: 8)")
     add("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")
     args = flags.parse_args()
     pair = two_languages(args.pair)

@@ -9,7 +9,6 @@
 # --output-length all outputs have the same length, so that the model needs no training.
 # Expected: at least twice stock's speed; base alone at least CTranslate2's in batches.
 set -euo pipefail
-
 # shellcheck source=recipes/lib/env.sh
 source "$(dirname "$0")/../lib/env.sh"
 exec python "$VASWANI_ROOT/recipes/benchmarks/decoding.py" "$@"

@@ -8,7 +8,6 @@
 # update-freq 1); the variants take turns, and so noise meets all. A kernel that loses less than 3%
 # everywhere when it is off does not belong there.
 set -euo pipefail
-
 # shellcheck source=recipes/lib/env.sh
 source "$(dirname "$0")/../lib/env.sh"
 exec python "$VASWANI_ROOT/recipes/benchmarks/kernels.py" "$@"

@@ -9,7 +9,6 @@
 # most 0.15; commands without a model, and the --help of one with a model, at most 0.3; a sentence
 # translated with the quickstart's model at most 1.5, with its export to CTranslate2 at most 0.4.
 set -euo pipefail
-
 # shellcheck source=recipes/lib/env.sh
 source "$(dirname "$0")/../lib/env.sh"
 exec python "$VASWANI_ROOT/recipes/benchmarks/startup.py" "$@"

@@ -11,7 +11,6 @@
 # Expected on a CPU: tiny at least 1.6 times stock's target tokens/s; base with 37,000 rows at least
 # 2 times on AMD with AVX-512, no less than stock elsewhere, at most 0.7 of its memory.
 set -euo pipefail
-
 # shellcheck source=recipes/lib/env.sh
 source "$(dirname "$0")/../lib/env.sh"
 exec python "$VASWANI_ROOT/recipes/benchmarks/training.py" "$@"

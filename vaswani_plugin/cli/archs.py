@@ -98,14 +98,13 @@ def _print_family(family: Family, rows: list[dict[str, Any]], with_values: bool)
 
 def _remarks(row: dict) -> list[str]:
     """Sentences below a family's table."""
-    remarks = []
+    remarks, arch = [], row["arch"]
     if row["remark"]:
         difference = f"{row['difference'] / 1e6:+.1f}M against the printed count"
-        remarks.append(f"{row['arch']}: {difference}. {row['remark']}")
-    printed = row["printed_rows"]
-    if printed and printed != (PAPER_VOCABULARY, PAPER_VOCABULARY):
-        source, target = printed
-        remarks.append(f"{row['arch']}: printed for {source:,} source, {target:,} target words.")
+        remarks.append(f"{arch}: {difference}. {row['remark']}")
+    if row["printed_rows"] not in (None, (PAPER_VOCABULARY, PAPER_VOCABULARY)):
+        words = "printed for {:,} source, {:,} target words.".format(*row["printed_rows"])
+        remarks.append(f"{arch}: {words}")
     return remarks
 
 

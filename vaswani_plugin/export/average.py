@@ -110,11 +110,7 @@ def _named(files: list[Path], pattern: str) -> list[tuple[re.Match[str], Path]]:
 
 
 def _newest(files: list[Path], flag: str, pattern: str) -> list[Path]:
-    """The files of a pattern by their numbers.
-
-    checkpoint_last.pt counts if it was saved after the last numbered one: --max-update may end a
-    training inside an epoch.
-    """
+    """The files of a pattern by their numbers, and checkpoint_last.pt if it has more updates."""
     numbered = sorted((int(match[1]), path) for match, path in _named(files, pattern))
     chosen = [path for _, path in numbered]
     for _, last in _named(files, "checkpoint_last"):
@@ -129,10 +125,7 @@ def _newest(files: list[Path], flag: str, pattern: str) -> list[Path]:
 
 
 def _best(files: list[Path]) -> list[Path]:
-    """The files of the best by the value in their names, the best one last.
-
-    The checkpoints' options say whether high values are good.
-    """
+    """The files of the best by the value in their names; options say whether high is good."""
     found = _named(files, r"checkpoint\.best_(.+)_(\d+(?:\.\d+)?)")
     metrics = sorted({match[1] for match, _ in found})
     if len(metrics) > 1:

@@ -71,10 +71,7 @@ def updates_of(state: Mapping[str, Any]) -> int | None:
 
 
 def save_safetensors(state: Mapping[str, Any], path: Path) -> None:
-    """Write a checkpoint's model, and config.json beside it, each whole or not at all.
-
-    The optimizer's state is left out.
-    """
+    """Write a checkpoint's model, and config.json beside it, each whole or not at all."""
     weights = state["model"]
     owners = shared_owners(weights)
     # Copies: safetensors refuses tensors that share memory or aren't contiguous.

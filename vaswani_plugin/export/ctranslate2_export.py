@@ -30,11 +30,7 @@ from vaswani_plugin.inference.ctranslate2_engine import (
     import_ctranslate2,
 )
 from vaswani_plugin.model.configuration import Configuration, head_sizes
-from vaswani_plugin.modules.embedding import (
-    FAIRSEQ_FIRST_POSITION,
-    fairseq_sinusoids,
-    sinusoids,
-)
+from vaswani_plugin.modules.embedding import FAIRSEQ_FIRST_POSITION, fairseq_sinusoids, sinusoids
 from vaswani_plugin.text.dictionary import EOS, UNK
 from vaswani_plugin.text.settings import weights_path
 
@@ -113,9 +109,9 @@ def _modules(weights: Mapping[str, Tensor], cfg: Configuration) -> Any:
 def to_int8(spec: Any) -> None:
     """Round each row of a specification's matrices to bytes, with its scale.
 
-    CTranslate2's own rule makes the greatest weight 127. Without VNNI a processor adds the products
-    of two neighbouring weights with two inputs (0 to 255) in 16 bits, which overflows beyond 128
-    for the sum of the weights. Here the scale is the greatest that avoids that.
+    CTranslate2 makes the greatest weight 127. Without VNNI a processor adds the products of two
+    neighbouring weights with two inputs (0 to 255) in 16 bits, which overflows if the weights' sum
+    is beyond 128. Here the scale is the greatest that avoids that.
     """
     specs = import_ctranslate2().specs.model_spec
 

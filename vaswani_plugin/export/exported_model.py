@@ -20,14 +20,7 @@ from vaswani_plugin.model.configuration import Configuration, flag, head_sizes
 from vaswani_plugin.modules.embedding import FAIRSEQ_FIRST_POSITION
 from vaswani_plugin.modules.transformer import EncoderDecoder, LanguageModel
 from vaswani_plugin.text.dictionary import EOS, PAD, UNK
-from vaswani_plugin.text.settings import (
-    CARD,
-    MODEL,
-    SETTINGS,
-    AnySettings,
-    Settings,
-    weights_path,
-)
+from vaswani_plugin.text.settings import CARD, MODEL, SETTINGS, AnySettings, Settings, weights_path
 
 Weights = dict[str, Tensor]
 SIDES = ("encoder", "decoder")
@@ -241,10 +234,7 @@ def new_folder(output: Path) -> Iterator[Path]:
     Refuses what is no new or empty folder, and the current one, which a shell would not find again.
     """
     if output.exists() and (not output.is_dir() or any(output.iterdir()) or output.samefile(".")):
-        raise UserError(
-            f"{output} is not an empty folder, or it is the current one: give the name of a new "
-            "one as --output"
-        )
+        raise UserError(f"--output {output}: is not an empty folder, or is the current one")
     output = output.resolve()  # of a symbolic link, its target
     there = next(parent for parent in output.parents if parent.exists())
     with TemporaryDirectory(prefix=f".{output.name}.", dir=there) as parent:

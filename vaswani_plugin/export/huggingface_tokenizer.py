@@ -69,11 +69,7 @@ _MOVES = {
     r"(\d) %": [(r"\d\K %", "%")],
     "([a-zA-Z])‘([a-zA-Z])": [],  # what follows does the same for all of them
     "([a-zA-Z])’([a-zA-Z])": [],
-    r'"([,.]+)': [
-        (r'"[,.]+\K', f'{_MOVED}"'),
-        (rf'"(?=[,.]+{_MOVED})', ""),
-        (_MOVED, ""),
-    ],
+    r'"([,.]+)': [(r'"[,.]+\K', f'{_MOVED}"'), (rf'"(?=[,.]+{_MOVED})', ""), (_MOVED, "")],
     r'(\.+)"(\s*[^<])': [  # a line end follows the last quotation mark
         (r'(?<!\.)(?=\.+"(?!<))', f'"{_MOVED}'),
         (rf'{_MOVED}\.+\K"', ""),

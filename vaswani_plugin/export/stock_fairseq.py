@@ -236,10 +236,7 @@ def checkpoint_of(
     updates: int = 0,
     task_state: dict[str, Any] | None = None,
 ) -> Checkpoint:
-    """A checkpoint that fairseq loads without any allowed class; it has no optimizer's state.
-
-    `model` and `task` are options with `_name`, `task_state` is the task's part.
-    """
+    """A checkpoint that fairseq loads without any allowed class; without an optimizer's state."""
     sections = OmegaConf.to_container(OmegaConf.structured(FairseqConfig()), enum_to_str=True)
     history: dict[str, Any] = dict.fromkeys(("criterion_name", "optimizer_name"))
     history |= {"lr_scheduler_state": {}, "num_updates": updates}

@@ -165,10 +165,7 @@ function drawTokens() {
 }
 
 function describe(at, means) {
-  if (!at) {
-    $("readout").replaceChildren();
-    return;
-  }
+  if (!at) return $("readout").replaceChildren();
   const attention = current(), isQuery = at.side === "queries";
   const opposite = attention[isQuery ? "keys" : "queries"];
   const best = means.map((mean, index) => [mean, index]).sort((a, b) => b[0] - a[0]).slice(0, 5);

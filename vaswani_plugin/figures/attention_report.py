@@ -79,8 +79,7 @@ def draw_lines(
 ) -> None:
     """Draw Figures 3 to 5: two columns of tokens, queries on the left, and lines between them.
 
-    The opacity of a line shows its weight, the colour its head. `only` are numbers of queries whose
-    lines are drawn, None draws all; the other arguments are those of `draw_heads`.
+    Opacity shows the weight, colour the head. `only` are the queries whose lines are drawn, or all.
     """
     from matplotlib.collections import LineCollection
     from matplotlib.colors import hsv_to_rgb
@@ -172,8 +171,7 @@ def attend_corpus(
 ) -> Iterator[Attention]:
     """The attention of each line of a corpus but the empty ones; a terminal shows a progress bar.
 
-    `paths` are the source and, unless the model translates, its target. `merge` is the kind of the
-    subwords to merge into words.
+    `paths`: source and, unless the model translates, target. `merge`: subwords to join to words.
     """
     alone = ((source, None) for source in read_lines(paths[0]))
     pairs = alone if len(paths) == 1 else read_pairs(*paths)

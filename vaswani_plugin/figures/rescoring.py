@@ -45,10 +45,7 @@ GRID = 21
 
 
 def load_scorer(paths: Sequence[Path], data: Path, device: torch.device) -> SearchEngine:
-    """Load checkpoints with one folder of binarized data, an ensemble that scores translations.
-
-    For errors see `checkpoints.load_model`.
-    """
+    """Load checkpoints with one folder of binarized data, an ensemble that scores translations."""
     languages = languages_of(data)
     if languages is None:
         raise UserError(f"--data {data}: holds no binarized pairs of two languages")
@@ -108,12 +105,10 @@ class Lists:
     def add(self, name: str, scorer: SearchEngine, max_tokens: int) -> list[str]:
         """Add log P of every hypothesis under a model or an ensemble as a feature.
 
-        A batch has at most `max_tokens` target tokens, padding included. Returns a warning if the
-        model doesn't know all words.
+        `max_tokens` limits target tokens in a batch; a model that lacks words gives a warning.
         """
-        title = f"{name}, {self.path}"
-        split = [self.sources[number].split() for number in self.list_of]
-        sources, targets = split, [text.split() for text in self.texts]
+        title, targets = f"{name}, {self.path}", [text.split() for text in self.texts]
+        sources = [self.sources[number].split() for number in self.list_of]
         sides = (
             ("source", sources, scorer.longest_source, scorer.source),
             ("hypothesis", targets, scorer.longest_target, scorer.target),
@@ -167,10 +162,9 @@ class Lists:
         return float(bleu_of(self.counts[chosen].sum(axis=0)))
 
     def oracle(self) -> np.ndarray:
-        """The hypotheses (N,) with the best BLEU that changing one at a time finds.
+        """The hypotheses (N,) with the best BLEU that changing one at a time finds: a lower bound.
 
-        This is a lower bound: the true oracle needs a search over all combinations. It starts from
-        the best of each list (BLEU with 1 added to the counts above the first order).
+        It starts from the best of each list (BLEU with 1 added to counts above the first order).
         """
         added = np.array([0, 1, 1, 1] * 2 + [0, 0])
         chosen, before = self.best(bleu_of(self.counts + added)), -1.0
@@ -227,8 +221,7 @@ def make_rows(
 ) -> list[dict[str, Any]]:
     """The rows of the table: `system`, `weights`, `dev_bleu` and `test_bleu` (None: unknown).
 
-    Each system has a row; with `dev`, on which the weights were searched, the number of words
-    alone has one, too. `weigh` gives the weights of features by their names.
+    With `dev` the number of words alone has a row, too. `weigh` gives features' weights by name.
     """
 
     def row(title: str, weights: Mapping[str, float] | None) -> dict[str, Any]:

@@ -40,9 +40,8 @@ TABLE_2 = (
 class Device:
     """A processor and its rate in TFLOP/s.
 
-    kind: "sustained", the paper's estimate of the rate of training in single precision; or "peak",
-    the maker's figure for dense bfloat16. No training reaches the peak, so FLOPs computed from it
-    are an upper limit.
+    kind: "sustained", the paper's estimate for training in single precision; or "peak", the maker's
+    figure for dense bfloat16, which no training reaches: FLOPs from it are an upper limit.
     """
 
     name: str

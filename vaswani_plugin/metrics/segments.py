@@ -100,9 +100,8 @@ def read_generate_output(path: Path, total: int | None = None) -> GenerateOutput
         if first < total:
             missing = total - len(found[kind])
             raise UserError(
-                f"{path}: no {kind} line of sentence {first} ({missing} of {total} "
-                "missing): the file is cut off, or fairseq-generate skipped sentences "
-                "(--skip-invalid-size-inputs-valid-test)"
+                f"{path}: no {kind} line of sentence {first} ({missing} of {total} missing): cut "
+                "off, or fairseq-generate skipped some (--skip-invalid-size-inputs-valid-test)"
             )
     return GenerateOutput(*([join_bpe(x[i]) for i in sorted(x)] for x in found.values()))
 
