@@ -113,10 +113,6 @@ def load_translator(
     """Load the translator that the flags of an engine, a device and a precision ask for.
 
     Importing torch takes a second, and CTranslate2 has no use for it.
-
-    Raises:
-        ValueError: flags that don't fit, or a bundle that can't be used.
-        OSError: a file can't be read.
     """
     from vaswani_plugin.inference.bundle import engine_of
     from vaswani_plugin.inference.translator import Translator
@@ -134,9 +130,7 @@ def load_translator(
         from vaswani_plugin.processor import has_bfloat16
 
         if chosen != "torch" or not has_bfloat16():
-            raise UserError(
-                "--bf16 needs a GPU, or PyTorch on a CPU with AVX512_BF16 or AMX: leave it out here"
-            )
+            raise UserError("--bf16 needs a GPU, or PyTorch on a CPU with AVX512_BF16 or AMX")
     precision = "float16" if fp16 else "bfloat16" if bf16 else None
     return Translator.from_pretrained(
         model, device=device, dtype=precision, threads=threads, engine=chosen

@@ -129,9 +129,8 @@ def _best(files: list[Path]) -> list[Path]:
     found = _named(files, r"checkpoint\.best_(.+)_(\d+(?:\.\d+)?)")
     metrics = sorted({match[1] for match, _ in found})
     if len(metrics) > 1:
-        raise UserError(
-            f"--best: --inputs has the best by {' and by '.join(metrics)}; name the files"
-        )
+        by = " and by ".join(metrics)
+        raise UserError(f"--best: --inputs has the best by {by}; name the files")
     values = sorted((float(match[2]), path) for match, path in found)
     if values:
         section = (load_checkpoint(values[0][1]).get("cfg") or {}).get("checkpoint") or {}

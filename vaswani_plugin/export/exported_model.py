@@ -234,7 +234,9 @@ def new_folder(output: Path) -> Iterator[Path]:
     Refuses what is no new or empty folder, and the current one, which a shell would not find again.
     """
     if output.exists() and (not output.is_dir() or any(output.iterdir()) or output.samefile(".")):
-        raise UserError(f"--output {output}: is not an empty folder, or is the current one")
+        raise UserError(
+            f"--output {output}: in use, or the current one: give the name of a new one"
+        )
     output = output.resolve()  # of a symbolic link, its target
     there = next(parent for parent in output.parents if parent.exists())
     with TemporaryDirectory(prefix=f".{output.name}.", dir=there) as parent:

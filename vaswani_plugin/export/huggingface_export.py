@@ -173,10 +173,9 @@ tokenizer.decode(model.generate(**batch)[0], skip_special_tokens=True)
 
 
 def export_to_huggingface(model: Path, output: Path, with_tokenizer: bool = True) -> Path:
-    """Write a bundle of a translation model or a language model as a folder for transformers.
+    """Write a bundle of a translation or language model as a folder for transformers.
 
-    Without a tokenizer, `output` has the model and its vocabulary only. Returns the path of the
-    bundle's weights.
+    Without a tokenizer it has the model and its vocabulary only. Returns the weights' path.
     """
     transformers = optional("transformers", "transformers")
     settings = read_settings(model)
@@ -305,10 +304,7 @@ _END_AND_PADDING = {"pad_token_id": PAD, "eos_token_id": EOS, "bad_words_ids": [
 def _openai_folder(model: Path, with_tokenizer: bool) -> _Folder:
     settings, (trained, sizes, _, dictionary, _) = read_model(model, TextSettings)
     if settings.article_tokens is not None:
-        raise UserError(
-            f"{model} holds a summarizer, and Hugging Face has no counterpart of how it reads an "
-            "article"
-        )
+        raise UserError(f"{model} holds a summarizer, and Hugging Face has no counterpart of it")
     more = []
     if sizes.d_ff > 4 * sizes.d_model:
         more.append(f"--d-ff {sizes.d_ff} with --d-model {sizes.d_model}")

@@ -78,10 +78,7 @@ def model_card(
     dictionaries: Mapping[str, int],
     result: Mapping[str, Any] | None,
 ) -> str:
-    """The text of a card; without the recipe's result, facts that only it has are "not recorded".
-
-    `dictionaries` are numbers of symbols by file.
-    """
+    """The text of a card; without a result, facts that only it has are "not recorded"."""
     import jinja2
 
     result = result or {}

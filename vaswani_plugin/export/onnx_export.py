@@ -211,10 +211,7 @@ def _log_p(folder: Path, pairs: Any) -> Tensor:
 
 
 def _quantize(folder: Path) -> None:
-    """Replace the weights of the matrix products by int8; inputs are quantized as they come.
-
-    A weight keeps 7 of the 8 bits: some processors add two products in 16 bits.
-    """
+    """Make the matrix products' weights int8, of 7 bits: some processors add two in 16 bits."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     before = logging.root.manager.disable

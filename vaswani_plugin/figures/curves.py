@@ -32,10 +32,8 @@ def read_run(path: Path, label: str | None, names: list[str]) -> Run:
     """
     log = path / LOG_OF_RECIPE if (path / LOG_OF_RECIPE).is_file() else path
     if log.is_dir():
-        raise ValueError(
-            f"{path}: no {LOG_OF_RECIPE} of a recipe in it; TensorBoard shows its own files: "
-            f"tensorboard --logdir {path}"
-        )
+        remedy = f"TensorBoard shows its own files: tensorboard --logdir {path}"
+        raise ValueError(f"{path}: no {LOG_OF_RECIPE} of a recipe in it; {remedy}")
     curves = read_curves(read_lines(log, returns_inside=True), str(log))
     # Log intervals are finer than epochs, but a short run logs epochs alone.
     epochs = curves.pop("train", [])

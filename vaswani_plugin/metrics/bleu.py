@@ -34,9 +34,8 @@ from vaswani_plugin.metrics.segments import Segments, has_no_spaces, part_charac
 from vaswani_plugin.text.languages import UNSPACED, base_language
 from vaswani_plugin.text.lines import read_text
 
-# (lower bound, reading). Scores are not rounded: 19.5 is below 20 and 29.7 below 30.
-# A border that the table names in two bands (40, 50) belongs to the upper band.
-# Only 60 belongs to the lower one, because the last band says "more than 60".
+# (lower bound, reading). Scores are not rounded: 29.7 is below 30. A border that the table names in
+# two bands (40, 50) belongs to the upper one; 60 to the lower one: the last says "more than 60".
 _BANDS = (
     (0.0, "almost useless"),
     (10.0, "hard to get the gist"),

@@ -79,9 +79,8 @@ def parse_parameters(lines: Iterable[str], name: str) -> Parameters:
         fits = len(values) == 1 + is_pair and re.fullmatch(allowed, values[0])
         if now is None or not fits:
             raise ValueError(
-                f"{name}:{number}: {line.strip()!r}: must be a keyword ({', '.join(_KEYWORDS)}) "
-                "and a value: 0 or 1 after LABELED, a number after CUTOFF_LEN, two values after "
-                "EQ_LABEL and EQ_WORD"
+                f"{name}:{number}: {line.strip()!r}: must be a keyword ({', '.join(_KEYWORDS)}), "
+                "a value: 0 or 1 for LABELED, a number for CUTOFF_LEN, two for EQ_LABEL and EQ_WORD"
             )
         one, other = values[0], values[-1]
         added = {(one, other), (other, one)} if is_pair else {one}

@@ -40,10 +40,7 @@ def rouge(
         raise UserError(f"ROUGE needs rouge-score ({error}): pip install rouge-score") from error
     text = "".join(gold for group in references for gold in group)
     if 2 * len(_LATIN.findall(text)) < sum(map(str.isalnum, text)):
-        raise UserError(
-            "the references are mostly of other letters than a to z and digits, and rouge-score "
-            "knows no other words"
-        )
+        raise UserError("the references are mostly of other letters than a to z: no words here")
     scorer = RougeScorer(list(KINDS), use_stemmer=stemming)
     choose: Callable[[Sequence[float]], float] = max if over == "best" else fmean
     scores = []
