@@ -16,6 +16,7 @@ import numpy as np
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import Attention, HeadWeights
+from vaswani_plugin.inference.texts import Hypothesis
 from vaswani_plugin.serving import server
 from vaswani_plugin.serving.app import Gate
 from vaswani_plugin.serving.texts import Limits
@@ -55,14 +56,9 @@ class FakeTranslator:
             while not os.path.exists(text.removeprefix("until ")):
                 time.sleep(0.005)
         tokens = tuple(text.split())
+        scores, alignment = (-0.5,) * (len(tokens) + 1), tuple((i, i) for i in range(len(tokens)))
         found = [
-            SimpleNamespace(
-                text=text.upper() + "!" * n,
-                score=-float(n),
-                tokens=tokens,
-                token_scores=tuple(-0.5 for _ in (*tokens, "")),
-                alignment=tuple((i, i) for i in range(len(tokens))),
-            )
+            Hypothesis(text.upper() + "!" * n, -float(n), tokens, scores, alignment)
             for n in range(nbest)
         ]
         return SimpleNamespace(source=text, source_tokens=tokens, hypotheses=tuple(found))

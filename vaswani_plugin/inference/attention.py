@@ -5,6 +5,7 @@ Axes: N layers, H heads, T queries, S keys.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ JOINERS: dict[str, Callable[[list[str]], str]] = {
 }
 
 Weights = np.ndarray[Any, np.dtype[Any]]
+Sides = tuple[Sequence[str], Sequence[str]]
 
 
 class RawAttention(NamedTuple):
@@ -48,11 +50,7 @@ class HeadWeights:
     weights: Weights = field(repr=False)
 
     def merged(self, subwords: str) -> "HeadWeights":
-        """Merge subwords into words: sum weights over keys, average them over queries.
-
-        Args:
-            subwords: kind of subwords of the labels, a key of `WORD_BORDERS`.
-        """
+        """Merge subwords of a kind: sum weights over keys, average them over queries."""
         rows, columns = _word_starts(self.queries, subwords), _word_starts(self.keys, subwords)
         sizes = np.diff([*rows, len(self.queries)])
         summed = np.add.reduceat(self.weights.astype(np.float64), columns, axis=-1)
@@ -82,21 +80,12 @@ class Attention:
     unknown: tuple[int, int] = (0, 0)
 
     @classmethod
-    def of(
-        cls,
-        source: str,
-        target: str,
-        tokens: tuple[Sequence[str], Sequence[str]],
-        raw: RawAttention,
-    ) -> "Attention":
+    def of(cls, source: str, target: str, tokens: Sides, raw: RawAttention) -> "Attention":
         """Label the weights of an engine; `tokens` are of both sides, without ends of sentence."""
         sources, predicted = [*tokens[0], EOS], [*tokens[1], EOS]
         read = [EOS, *tokens[1]]  # shifted by one, as in training
-        labels = {
-            "encoder": (sources, sources),
-            "decoder": (read, read),
-            "cross": (predicted, sources),
-        }
+        sides = (sources, sources), (read, read), (predicted, sources)
+        labels = dict(zip(KINDS, sides, strict=True))
         kinds = {kind: HeadWeights(*labels[kind], found) for kind, found in raw.weights.items()}
         return cls(source, target, kinds, raw.unknown)
 
@@ -106,12 +95,8 @@ class Attention:
 
 
 def _word_starts(tokens: list[str], subwords: str) -> list[int]:
-    is_border = WORD_BORDERS[subwords]
-    return [
-        i
-        for i, token in enumerate(tokens)
-        if i == 0 or EOS in (tokens[i - 1], token) or is_border(tokens[i - 1], token)
-    ]
+    is_border, pairs = WORD_BORDERS[subwords], enumerate(pairwise(tokens), start=1)
+    return [0, *(i for i, pair in pairs if EOS in pair or is_border(*pair))]
 
 
 def _words(tokens: list[str], starts: list[int], subwords: str) -> list[str]:

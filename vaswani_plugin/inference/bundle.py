@@ -10,10 +10,10 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.search.options import check_ranges
+from vaswani_plugin.search.options import check_ranges, require_choice
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
     CTRANSLATE2_MODEL,
@@ -37,10 +37,7 @@ TASK = "vaswani_translation"
 PARSING_TASK = "vaswani_parsing"
 KINDS = {
     Settings: ("a translation model", "vaswani translate (Translator in Python)"),
-    TextSettings: (
-        "a language model",
-        "vaswani complete, lm and summarize (LanguageModel in Python)",
-    ),
+    TextSettings: ("a language model", "vaswani complete, lm, summarize (LanguageModel in Python)"),
     TreeSettings: ("a parser", "vaswani parse (Parser in Python)"),
 }
 """For each type of settings: what its bundle holds, and what reads it."""
@@ -55,11 +52,7 @@ def wrong_kind(found: str, held: type[AnySettings], needed: type[AnySettings]) -
 
 
 class ForeignModel(UserError):
-    """A checkpoint with a model that only fairseq builds.
-
-    Args:
-        reason: names the file and what it holds.
-    """
+    """A checkpoint with a model that only fairseq builds; `reason` names the file and the model."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
@@ -98,13 +91,30 @@ class Bundle:
 class Pretrained:
     """What `from_pretrained` loads; pickled, it is this call: it is loaded again elsewhere."""
 
-    from_pretrained: Callable[..., Any]
+    kind: ClassVar[type[AnySettings]]
+    """Of the bundle's settings."""
+    of_bundle: Callable[..., Any]
+    """The class method that loads such a bundle, by the options of `from_pretrained`."""
     _call: tuple[Path, dict[str, Any]] | None = None
 
-    def loaded_by(self, folder: str | Path, **options: Any) -> Self:
-        """This object, which remembers the call."""
-        self._call = Path(folder).resolve(), options
-        return self
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str | Path,
+        *,
+        device: "str | torch.device" = "cpu",
+        dtype: "str | torch.dtype | None" = None,
+        threads: int | None = None,
+    ) -> Self:
+        """Load a bundle; see `Translator.from_pretrained`."""
+        return cls._loaded_by(folder, device=device, dtype=dtype, threads=threads)
+
+    @classmethod
+    def _loaded_by(cls, folder: str | Path, **options: Any) -> Self:
+        check_ranges(**options)
+        loaded: Self = cls.of_bundle(Bundle.load(Path(folder), cls.kind), **options)
+        loaded._call = Path(folder).resolve(), options
+        return loaded
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._call is None:
@@ -125,8 +135,7 @@ class Engine(Protocol):
     ) -> "list[list[Hypothesis]]":
         """The hypotheses of each sentence, the best one first; threads may share an engine.
 
-        A source has from one to `longest_source` subwords. `seed` is of samples; None: a random
-        one.
+        A source has from 1 to `longest_source` subwords; `seed` is of samples, None: a random one.
         """
 
     def score(
@@ -135,11 +144,7 @@ class Engine(Protocol):
         """For each pair of subwords log P of every target token, then of the end of sentence."""
 
     def attention(self, source: "Tokens", target: "Tokens") -> "RawAttention":
-        """The weights of every layer and head.
-
-        Raises:
-            UserError: the model has none that can be shown.
-        """
+        """The weights of every layer and head; a `UserError` where there are none to show."""
 
 
 def optional(module: str, packages: str) -> ModuleType:
@@ -171,16 +176,12 @@ def load_engine(
 
     The name is one of `ENGINES`; None: the one that the bundle was made for.
     """
-    check_ranges(threads=threads)
-    if name not in (None, *ENGINES):
-        raise UserError(f"engine is {name!r}; it must be one of {', '.join(ENGINES)}")
     precision = None if dtype is None else str(dtype).removeprefix("torch.")
     name = name or engine_of(bundle.folder)
+    require_choice("engine", name, *ENGINES)
     if name in MADE_FOR and not (bundle.folder / MADE_FOR[name]).is_file():
-        raise UserError(
-            f"{bundle.folder} holds no model for {name}: make one of a bundle with "
-            f"`vaswani export --to {name.removesuffix('runtime')}`"
-        )
+        export = f"vaswani export --to {name.removesuffix('runtime')}"
+        raise UserError(f"{bundle.folder} holds no model for {name}: make one with `{export}`")
     if name == "ctranslate2":
         from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
 
@@ -188,7 +189,7 @@ def load_engine(
     if name == "onnxruntime":
         if not str(device).startswith("cpu") or precision is not None:
             raise UserError(
-                "onnxruntime computes on the CPU, in the export's own precision: give --cpu "
+                "onnxruntime computes on the CPU in the export's own precision: give --cpu "
                 "(device='cpu' in Python) and no other precision"
             )
         from vaswani_plugin.inference.onnx_engine import OnnxEngine

@@ -1,9 +1,8 @@
 """Checkpoint files in, models of `modules` out, without running a file's code.
 
-A checkpoint may come from somebody else. PyTorch's restricted unpickler builds only tensors and
-plain containers. `HARMLESS_GLOBALS` are allowed as well. PyTorch writes a zip
-archive with a CRC-32 of each tensor, but doesn't check the sums as it reads: a flipped bit changes
-a weight. Python's own zip reader checks them.
+A checkpoint may come from somebody else. PyTorch's restricted unpickler builds only tensors, plain
+containers and `HARMLESS_GLOBALS`. PyTorch writes a zip archive with a CRC-32 of each tensor, but
+doesn't check the sums as it reads: a flipped bit changes a weight. Python's own zip reader does.
 
 `model.safetensors` holds the weights alone, and `config.json` beside it the rest of the model: the
 model's and the task's options, the state of the task, the names of weights that share memory (tied
@@ -63,16 +62,12 @@ _PICKLE_START = b"\x80"  # files of PyTorch before 1.6, which hold no checksums
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Read a fairseq checkpoint to the CPU.
-
-    Args:
-        path: the file; a `.safetensors` file needs its config.json beside it.
+    """Read a fairseq checkpoint to the CPU; a `.safetensors` file needs its config.json beside it.
 
     Returns:
         The dictionary of the file; its "model" maps names to tensors.
 
     Raises:
-        OSError: the file is missing or may not be read.
         UserError: it would run code, is damaged, or is no fairseq checkpoint; names the file.
     """
     if path.suffix == ".safetensors":
@@ -82,8 +77,6 @@ def load_checkpoint(path: Path) -> Checkpoint:
     torch.serialization.add_safe_globals(list(HARMLESS_GLOBALS))
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError:
-        raise
     except Exception as error:
         raise UserError(f"{path}: it {why_unreadable(error)}") from error
     if not (isinstance(state, dict) and state.get("model")):
@@ -103,11 +96,9 @@ def why_unreadable(error: Exception) -> str:
 
 
 def damage(path: str | os.PathLike[str]) -> str | None:
-    """Find damage in a file that `torch.save` wrote.
+    """The rest of a sentence that starts with the name of a damaged file of `torch.save`.
 
-    Returns:
-        The rest of a sentence that starts with the file's name. None where each checksum is right,
-        and for a file of PyTorch before 1.6.
+    None where each checksum is right, and for a file of PyTorch before 1.6.
     """
     try:
         if zipfile.is_zipfile(path):
@@ -147,9 +138,7 @@ def _load_safetensors(path: Path) -> Checkpoint:
     with open(path, "rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     if digest != config["sha256"]:
-        raise UserError(
-            f"{path}: damaged, or of another training than its {CONFIG}: copy both again"
-        )
+        raise UserError(f"{path}: damaged, or not that of its {CONFIG}: copy both again")
     tensors = load_file(path)
     weights = tensors | {name: tensors[owner] for name, owner in config["shared"].items()}
     return {
@@ -186,17 +175,17 @@ class Loaded(NamedTuple):
 def load_model(
     path: Path, data: Path, kind: type[AnySettings], dictionaries: Mapping[str, str]
 ) -> Loaded:
-    """Load a checkpoint's model and its dictionaries.
+    """Load a checkpoint's model and its dictionaries from the folder `data`.
 
     Args:
         path: the checkpoint.
-        data: the folder of its dictionaries.
+        data: the folder.
         kind: of the settings of a bundle with such a model.
         dictionaries: their names by side, "source" and "target"; a language model has no source.
 
     Raises:
-        ForeignModel: only fairseq builds this model, or knows its task.
-        UserError: the checkpoint can't be used, is of another kind or has other dictionaries.
+        UserError: the checkpoint can't be used, is of another kind or has other dictionaries;
+            `ForeignModel`, if only fairseq builds this model, or knows its task.
     """
     with naming(path):
         state = load_checkpoint(path)
@@ -217,10 +206,8 @@ def load_model(
         weights, of_task = state["model"], task
         if kind is TextSettings:
             if task.get("add_bos_token"):
-                raise UserError(
-                    f"{path} was trained with --add-bos-token, which only fairseq's own commands "
-                    "know: let fairseq-eval-lm score it"
-                )
+                reason = "was trained with --add-bos-token, which only fairseq-eval-lm knows"
+                raise UserError(f"{path} {reason}")
             task = {**task, "tokens_per_sample": int(task["tokens_per_sample"])}
             positions = options.get("max_target_positions") or task["tokens_per_sample"]
             options, of_task = {**options, "max_target_positions": positions}, {}
@@ -272,17 +259,13 @@ def refuse_other_dictionaries(
         if trained_with.get(side, digest) != digest:
             raise UserError(
                 f"the {side} dictionary of {folder} is not the one that the checkpoint was trained "
-                f"with; give the data folder (its dict.*.txt) it was trained on"
+                "with; give the folder of its dict.*.txt"
             )
 
 
 @contextlib.contextmanager
 def mismatches_explained(files: str) -> Iterator[None]:
-    """Turn PyTorch's error about weights that don't fit into one line with the files' names.
-
-    Raises:
-        UserError: the weights don't fit the model. Other errors pass unchanged.
-    """
+    """Turn PyTorch's error of weights that don't fit into a `UserError` with the files' names."""
     try:
         yield
     except Exception as error:

@@ -5,12 +5,13 @@ Axes: B prompts, W beams, T new tokens.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vaswani_plugin.search.beam_search import Constraint, Step
+from vaswani_plugin.search.beam_search import Step
 from vaswani_plugin.search.finished import Found
 from vaswani_plugin.search.models import padded
 from vaswani_plugin.search.options import SearchOptions
@@ -94,9 +95,9 @@ class TextCoder:
         """The units of a line, without its end."""
         return tuple(self.pipeline.encode(line).split())
 
-    def encode(self, text: str, name: str = "the text") -> tuple[str, ...]:
+    def encode(self, text: str) -> tuple[str, ...]:
         """The units of a text; a line's end follows each line but the last one."""
-        *before, last = check_text(text, name).split("\n")
+        *before, last = check_text(text, "the text").split("\n")
         units = [unit for line in before for unit in (*self.encode_line(line), LINE_END)]
         return (*units, *self.encode_line(last))
 
@@ -108,18 +109,18 @@ class TextCoder:
         """A prompt as the model reads it: of one with more than `longest` units only the end."""
         text = check_text(text, f"prompt {number}")
         units = self.encode(text if self.by_character else text.rstrip(" "))
-        warnings = []
+        warnings, size = [], len(units)
         unknown = [unit for unit in units if unit not in self.dictionary and unit != UNKNOWN]
         if unknown:
+            shown = f"the model, which reads {UNKNOWN}: {', '.join(dict.fromkeys(unknown[:5]))}"
             warnings.append(
-                f"prompt {number}: {len(unknown)} of {len(units)} tokens are unknown to the model, "
-                f"which reads {UNKNOWN}: {', '.join(dict.fromkeys(unknown[:5]))}"
+                f"prompt {number}: {len(unknown)} of {size} tokens are unknown to {shown}"
             )
-        dropped = max(0, len(units) - longest)
+        dropped = max(0, size - longest)
         if dropped:
+            room = f"beside the new ones the model's positions leave {longest}"
             warnings.append(
-                f"prompt {number} has {len(units)} tokens; beside the new ones the model's "
-                f"positions leave {longest}: the last {longest} are read"
+                f"prompt {number} has {size} tokens; {room}: the last {longest} are read"
             )
         return Prompt(number, text, units[dropped:], tuple(warnings))
 
@@ -166,36 +167,20 @@ def complete(
     device = next(model.decoder.parameters()).device
     lengths = np.array([len(prompt) for prompt in read])
     stop = dictionary.pad() if stop_at is None else stop_at
-    search = Search(
-        [model],
-        dictionary,
-        options,
-        eos=stop,
-        constraints=(_unscored_end_at_limit(limits, stop, device),),
-        tokens_to_suppress=suppressed,
-        random=random,
-    )
-    found = search.run(padded(read, dictionary.pad(), device), prompts=(limits, lengths))
-    return [
-        [_continuation(hypothesis, limit, dictionary) for hypothesis in hypotheses]
-        for hypotheses, limit in zip(found, limits, strict=True)
-    ]
+    least, limit_of = min(limits), torch.tensor(limits, device=device)
 
-
-def _continuation(found: Found, limit: int, dictionary: Dictionary) -> Continuation:
-    tokens = tuple(dictionary[token] for token in found.tokens.tolist()[:-1])
-    log_p = tuple(found.positional_scores.tolist())
-    ended = len(tokens) < limit
-    return Continuation("", float(found.score), tokens, log_p if ended else log_p[:-1], ended)
-
-
-def _unscored_end_at_limit(limits: list[int], stop: int, device: torch.device) -> Constraint:
-    """Make the end of a text at its limit cost nothing: a cut text's score has no such term."""
-    least, limit = min(limits), torch.tensor(limits, device=device)
-
-    def constrain(log_p: Tensor, step: Step) -> None:
+    def leave_limit_unscored(log_p: Tensor, step: Step) -> None:
+        """The end of a text at its limit costs nothing: a cut text's score has no such term."""
         if step.number >= least:
-            is_cut = limit[step.sentences] <= step.number
+            is_cut = limit_of[step.sentences] <= step.number
             log_p[..., stop].masked_fill_(is_cut[:, None], 0.0)
 
-    return constrain
+    def continuation(found: Found, limit: int) -> Continuation:
+        tokens = tuple(dictionary[token] for token in found.tokens.tolist()[:-1])
+        log_p, ended = tuple(found.positional_scores.tolist()), len(tokens) < limit
+        return Continuation("", float(found.score), tokens, log_p if ended else log_p[:-1], ended)
+
+    more: dict[str, Any] = {"eos": stop, "tokens_to_suppress": suppressed, "random": random}
+    search = Search([model], dictionary, options, constraints=(leave_limit_unscored,), **more)
+    found = search.run(padded(read, dictionary.pad(), device), prompts=(limits, lengths))
+    return [[continuation(each, n) for each in best] for best, n in zip(found, limits, strict=True)]

@@ -19,6 +19,8 @@ from types import ModuleType
 from typing import Any
 from weakref import WeakSet
 
+import numpy as np
+
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import RawAttention
 from vaswani_plugin.inference.bundle import optional
@@ -78,9 +80,7 @@ class CTranslate2Engine:
             # Sums of two products of bytes would overflow.
             advice = "export it again with --quantization int8"
             if compute_type != "default":
-                raise UserError(
-                    f"this processor has no VNNI, and int8 of {folder} overflows: {advice}"
-                )
+                raise UserError(f"without VNNI, as here, int8 of {folder} overflows: {advice}")
             warnings.warn(
                 f"{folder} is computed in float32, because this processor has no VNNI: {advice}",
                 stacklevel=2,
@@ -102,9 +102,7 @@ class CTranslate2Engine:
         given, usual = asdict(options), asdict(SearchOptions(**PAPER_DECODING))
         strange = [k for k in given if given[k] != usual[k] and k not in KNOWN_OPTIONS]
         if strange:
-            raise UserError(
-                f"the CTranslate2 engine has no {strange[0]}: use the bundle that was exported"
-            )
+            raise UserError(f"the CTranslate2 engine has no {strange[0]}: use the exported bundle")
         return self._decode(_without_padding(sources), options)
 
     def score(
@@ -116,11 +114,7 @@ class CTranslate2Engine:
         return [tuple(result.log_probs) for result in scored]
 
     def attention(self, source: Tokens, target: Tokens) -> RawAttention:
-        """See `Engine`.
-
-        Raises:
-            UserError: always.
-        """
+        """See `Engine`: there are none to show."""
         raise UserError("CTranslate2 gives no per-head weights: use the bundle it was made of")
 
     def _limit(self, source: list[str]) -> int:
@@ -163,41 +157,33 @@ class CTranslate2Engine:
 
     def _ranked(self, source: list[str], result: Any, options: SearchOptions) -> list[Hypothesis]:
         """The W best hypotheses by the paper's score; fewer where CTranslate2 found fewer."""
-        limit = self._limit(source)
-        usable = [
-            number
-            for number, tokens in enumerate(result.hypotheses)
-            if tokens != [END] and PADDING not in tokens
-        ]
-        ended = [
-            number
-            for number in usable
-            if result.hypotheses[number][-1] == END and len(result.hypotheses[number]) <= limit
-        ]
+        limit, every = self._limit(source), enumerate(result.hypotheses)
+        usable = [(n, tokens) for n, tokens in every if tokens != [END] and PADDING not in tokens]
+        ended = [(n, t) for n, t in usable if t[-1] == END and len(t) <= limit]
         if ended:
-            usable = ended
-            outputs = [result.hypotheses[number][:-1] for number in usable]
-            totals = [result.scores[number] for number in usable]
+            outputs = [(n, tokens[:-1]) for n, tokens in ended]
+            totals = [result.scores[n] for n, _ in ended]
         else:  # no hypothesis is finished: end it at the limit, as our search does
-            outputs = [result.hypotheses[number][: limit - 1] for number in usable]
-            totals = [sum(scores) for scores in self._token_scores(source, outputs)]
-        penalized = [
-            total / length_penalty(len(tokens) + 1, options.lenpen)
-            for tokens, total in zip(outputs, totals, strict=True)
+            outputs = [(n, tokens[: limit - 1]) for n, tokens in usable]
+            totals = list(map(sum, self._token_scores(source, [each for _, each in outputs])))
+        scored = [
+            (total / length_penalty(len(tokens) + 1, options.lenpen), n, tokens)
+            for (n, tokens), total in zip(outputs, totals, strict=True)
         ]
-        best = sorted(range(len(outputs)), key=lambda n: -penalized[n])[: options.beam]
+        best = sorted(scored, key=lambda each: -each[0])[: options.beam]
         positional: list[list[float]] = [[] for _ in best]
         alignments: list[list[tuple[int, int]]] = [[] for _ in best]
         if options.print_alignment is not None:
-            positional = self._token_scores(source, [outputs[n] for n in best])
-            attention = [result.attention[usable[n]] for n in best]
-            alignments = [
-                _hard_alignment(rows[: len(outputs[n])])
-                for n, rows in zip(best, attention, strict=True)
-            ]
+            positional = self._token_scores(source, [tokens for *_, tokens in best])
+            # For each target token the source token that it attends to most.
+            sources_of = (np.argmax(result.attention[n][: len(t)], axis=1) for _, n, t in best)
+            alignments = [[(int(s), t) for t, s in enumerate(row)] for row in sources_of]
+        # fairseq prints no start of sentence, wherever it is.
         return [
-            Hypothesis("", penalized[n], _text(outputs[n]), tuple(scores), tuple(alignment))
-            for n, scores, alignment in zip(best, positional, alignments, strict=True)
+            Hypothesis(
+                "", score, tuple(t for t in tokens if t != START), tuple(log_p), tuple(links)
+            )
+            for (score, _, tokens), log_p, links in zip(best, positional, alignments, strict=True)
         ]
 
     def _token_scores(self, source: list[str], outputs: list[list[str]]) -> list[list[float]]:
@@ -223,16 +209,3 @@ os.register_at_fork(after_in_child=_forget_in_child)
 def _without_padding(lines: Sequence[Tokens]) -> list[list[str]]:
     """Replace the word "<blank>" by <unk>: a text may hold it, but here it is the padding."""
     return [[UNKNOWN if token == PADDING else token for token in line] for line in lines]
-
-
-def _text(tokens: list[str]) -> tuple[str, ...]:
-    # fairseq prints no start of sentence, wherever it is.
-    return tuple(token for token in tokens if token != START)
-
-
-def _hard_alignment(attention: list[list[float]]) -> list[tuple[int, int]]:
-    """(source, target) positions: for each target token the source token it attends to most."""
-    return [
-        (max(range(len(row)), key=row.__getitem__), position)
-        for position, row in enumerate(attention)
-    ]

@@ -12,8 +12,8 @@ Axes: N tokens of a stream.
 import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any, overload
+from itertools import chain
+from typing import Any, Self, overload
 
 import numpy as np
 import torch
@@ -31,12 +31,7 @@ from vaswani_plugin.inference.completion import (
     complete,
 )
 from vaswani_plugin.inference.search_engine import dtype_of, use_threads
-from vaswani_plugin.inference.text_scores import (
-    StreamScorer,
-    TextScore,
-    score_texts,
-    windows,
-)
+from vaswani_plugin.inference.text_scores import StreamScorer, TextScore, score_texts, windows
 from vaswani_plugin.inference.texts import (
     in_batches,
     one_or_many,
@@ -47,13 +42,7 @@ from vaswani_plugin.inference.texts import (
 from vaswani_plugin.metrics.perplexity import result
 from vaswani_plugin.metrics.scored_text import count_represented, number_by
 from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel
-from vaswani_plugin.search.options import (
-    Options,
-    SearchOptions,
-    check_ranges,
-    require_choice,
-    takes_options,
-)
+from vaswani_plugin.search.options import Options, SearchOptions, require_choice, takes_options
 from vaswani_plugin.search.plain_models import TextModel
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.raw_text import check_text
@@ -74,6 +63,8 @@ class LanguageModel(Pretrained):
         threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
     """
 
+    kind = TextSettings
+
     def __init__(self, loaded: Loaded, pipeline: Pipeline, threads: int | None = None) -> None:
         longest = sys.maxsize  # an LSTM has no positions
         if not isinstance(loaded.model, RecurrentLanguageModel):
@@ -92,21 +83,11 @@ class LanguageModel(Pretrained):
         self.threads = threads or torch.get_num_threads()
 
     @classmethod
-    def from_pretrained(
-        cls,
-        folder: str | Path,
-        *,
-        device: str | torch.device = "cpu",
-        dtype: str | torch.dtype | None = None,
-        threads: int | None = None,
-    ) -> "LanguageModel":
-        """Load a bundle; see `Translator.from_pretrained`."""
-        check_ranges(threads=threads)
-        bundle = Bundle.load(Path(folder), TextSettings)
+    def of_bundle(cls, bundle: Bundle, device: Any, dtype: Any, threads: int | None) -> Self:
+        """See `Pretrained`."""
         loaded = bundle.load_model()
         loaded.model.to(device=device, dtype=dtype_of(dtype))
-        options = {"device": device, "dtype": dtype, "threads": threads}
-        return cls(loaded, bundle.pipeline, threads).loaded_by(folder, **options)
+        return cls(loaded, bundle.pipeline, threads)
 
     @property
     def device(self) -> torch.device:
@@ -175,24 +156,24 @@ class LanguageModel(Pretrained):
         require_choice("stop", stop, "end", "never")
         most = min(MAX_NEW_TOKENS, self.positions // 2)
         most = most if max_new_tokens is None else max_new_tokens
-        if most >= self.positions:  # the end of sentence comes before a prompt
-            raise UserError(
-                f"max_new_tokens {most}: the model has {self.positions} positions; give at most "
-                f"{self.positions - 1}"
-            )
+        last = self.positions - 1  # the end of sentence comes before a prompt
+        if most > last:
+            raise UserError(f"max_new_tokens {most} exceeds the positions; give at most {last}")
         if min_new_tokens > most:
-            raise UserError(
-                f"min_new_tokens {min_new_tokens} exceeds max_new_tokens {most}; lower it"
-            )
-        chosen = Options(**options)
+            raise UserError(f"min_new_tokens {min_new_tokens} exceeds max_new_tokens {most}")
+        chosen, coder, room = Options(**options), self.coder, last - most
         search = chosen.search(1, 0.0, min_len=min_new_tokens)
-        room = self.positions - most - 1
-        read = (
-            self.coder.prompt(number, text, room) for number, text in enumerate(prompts, start=1)
-        )
+        given = search, most, chosen.batch_tokens, (UNKNOWN,), stop == "end"
+
+        def completed(prompts: list[Prompt]) -> Iterator[CompletedPrompt]:
+            numbers = [[*map(self.dictionary.index, prompt.units)] for prompt in prompts]
+            found = self.search(numbers, *given, self.generator(chosen, prompts[0].number))
+            best = (continuations[: chosen.nbest] for continuations in found)
+            return map(coder.completed, prompts, best)
+
+        read = (coder.prompt(number, text, room) for number, text in enumerate(prompts, start=1))
         buffers = split_into_buffers(read, 1 if chosen.seed is not None else buffer, prompts)
-        given = chosen, search, most, stop == "end"
-        return (found for group in buffers for found in self._complete(group, *given))
+        return chain.from_iterable(map(completed, buffers))
 
     def search(
         self,
@@ -206,16 +187,15 @@ class LanguageModel(Pretrained):
     ) -> list[list[Continuation]]:
         """Complete prompts, numbers of tokens, in batches; see `completion.complete`.
 
-        Args:
-            stops: whether the end of a line ends a text.
+        `stops` tells whether the end of a line ends a text.
         """
         use_threads(self.threads)
         stop = self.dictionary.eos() if stops else None
+        given = options, max_new_tokens, stop, suppressed, random
 
         def answer(batch: list[int]) -> list[list[Continuation]]:
             rows = [prompts[place] for place in batch]
-            given = self.model, self.dictionary, rows, options, max_new_tokens, stop
-            return complete(*given, suppressed=suppressed, random=random)
+            return complete(self.model, self.dictionary, rows, *given)
 
         return in_batches(prompts, batch_tokens, answer)
 
@@ -250,10 +230,9 @@ class LanguageModel(Pretrained):
         coded = list(map(self.coder.encode, [texts] if isinstance(texts, str) else texts))
         for number, tokens in enumerate(coded, start=1):
             if len(tokens) >= self.positions:
-                raise UserError(
-                    f"text {number} has {len(tokens)} tokens and the model {self.positions} "
-                    f"positions, the end of the text included: divide it, or ask for its perplexity"
-                )
+                size = f"text {number} has {len(tokens)} tokens and the model {self.positions}"
+                advice = "divide it, or ask for its perplexity"
+                raise UserError(f"{size} positions, the end of the text included: {advice}")
         with progress_bar(len(coded), "texts", progress) as bar:
             found = score_texts(self.model, self.dictionary, coded, batch_tokens, bar.update)
         return found[0] if isinstance(texts, str) else found
@@ -307,32 +286,20 @@ class LanguageModel(Pretrained):
         return known | {"saw_lines_apart": self.saw_lines_apart}
 
     def window_size(self, tokens_per_sample: int | None = None) -> int:
-        """Tokens of a window, context included; None: as in training.
-
-        Raises:
-            UserError: the model has fewer positions.
-        """
+        """Tokens of a window, context included; None: as in training. At most the positions."""
         size = tokens_per_sample or min(self.tokens_per_sample, self.positions)
         if size > self.positions:
             raise UserError(f"tokens_per_sample {size}: the model has {self.positions} positions")
         return size
 
     def stream_scorer(self, numbers: NDArray[np.int64]) -> StreamScorer:
-        """Prepare to score a stream of tokens in windows; see `StreamScorer`.
-
-        Raises:
-            UserError: the model was trained to summarize.
-        """
+        """Prepare to score a stream in windows; errors are those of `require_whole_texts`."""
         self.require_whole_texts()
         use_threads(self.threads)
         return StreamScorer(self.model, numbers, self.dictionary.pad(), self.dictionary.eos())
 
     def require_whole_texts(self) -> None:
-        """Refuse a model that learned only a part of each line.
-
-        Raises:
-            UserError: names the symbol that precedes this part.
-        """
+        """Refuse a model that learned only a part of each line, that behind a symbol."""
         if self.loss_after is not None:
             raise UserError(
                 f"the model learned only what follows {self.loss_after} in a line: give its "
@@ -345,20 +312,3 @@ class LanguageModel(Pretrained):
             return None
         random, seed = torch.Generator(self.device), seed_of(options.seed, number)
         return random.manual_seed(random.seed() if seed is None else seed)
-
-    def _complete(
-        self,
-        prompts: list[Prompt],
-        options: Options,
-        search: SearchOptions,
-        max_new_tokens: int,
-        stops: bool,
-    ) -> list[CompletedPrompt]:
-        random = self.generator(options, prompts[0].number)
-        numbers = [[*map(self.dictionary.index, prompt.units)] for prompt in prompts]
-        batches = max_new_tokens, options.batch_tokens
-        found = self.search(numbers, search, *batches, stops=stops, random=random)
-        return [
-            self.coder.completed(prompt, continuations[: options.nbest])
-            for prompt, continuations in zip(prompts, found, strict=True)
-        ]

@@ -60,10 +60,8 @@ class Graph:
     def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Compute all outputs, by name; each is a new tensor."""
         arrays = {name: tensor.contiguous().numpy() for name, tensor in inputs.items()}
-        found = self.session.run(None, arrays)
-        return {
-            name: torch.from_numpy(array) for name, array in zip(self.outputs, found, strict=True)
-        }
+        found = map(torch.from_numpy, self.session.run(None, arrays))
+        return dict(zip(self.outputs, found, strict=True))
 
 
 class OnnxTransformer(EncoderDecoderModel):
@@ -109,8 +107,7 @@ class OnnxBeams:
     """The hypotheses of one batch; see `search.models.Beams`."""
 
     def __init__(self, model: OnnxTransformer, encoded: dict[str, Tensor]) -> None:
-        self.model = model
-        self.encoded = encoded
+        self.model, self.encoded = model, encoded
         self.source = {"encoder_attention_mask": encoded["encoder_attention_mask"]}
         self.past: dict[str, Tensor] = {}  # of the target
         self.beams = 1
@@ -125,10 +122,8 @@ class OnnxBeams:
         self.beams = beams
         found = graph.run({"input_ids": tokens.reshape(-1, 1), **inputs})
         for name in model.past:
-            output = name.replace("past_key_values", "present")
-            if output in found:
-                kind = self.past if ".decoder." in name else self.source
-                kind[name] = found[output]
+            if (output := name.replace("past_key_values", "present")) in found:
+                (self.past if ".decoder." in name else self.source)[name] = found[output]
         self.next_logits = found["logits"].view(sentences, beams, -1)
         attention = found[model.weights_name].mean(dim=1)  # (R, 1, S)
         return attention.view(sentences, beams, -1)
@@ -165,9 +160,5 @@ class OnnxEngine(SearchEngine):
         super().__init__([model], source, target, torch.device("cpu"), threads)
 
     def attention(self, source: Tokens, target: Tokens) -> RawAttention:
-        """See `Engine`.
-
-        Raises:
-            UserError: always.
-        """
+        """See `Engine`: there are none to show."""
         raise UserError("onnxruntime gives no weights of heads: use the bundle it was made of")

@@ -1,25 +1,22 @@
 """A parser for Python: tokenized sentences in, constituency trees out (section 6.3).
 
-    parser = Parser.from_pretrained("work/parsing/model")
-    print(parser.parse("the dog barks").bracketing)
+parser = Parser.from_pretrained("work/parsing/model")
+print(parser.parse("the dog barks").bracketing)
 
-Axes: B sentences of a batch.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
-
-import torch
+from itertools import chain, count
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from vaswani_plugin.inference.bundle import Bundle, Pretrained
 from vaswani_plugin.inference.search_engine import TorchEngine
 from vaswani_plugin.inference.texts import (
     Hypothesis,
     TextTooLong,
+    Tokens,
     encode,
     in_batches,
     one_line,
@@ -27,13 +24,7 @@ from vaswani_plugin.inference.texts import (
     seed_of,
     split_into_buffers,
 )
-from vaswani_plugin.search.options import (
-    PARSER_DECODING,
-    Options,
-    SearchOptions,
-    check_ranges,
-    takes_options,
-)
+from vaswani_plugin.search.options import PARSER_DECODING, Options, takes_options
 from vaswani_plugin.search.well_formed import Grammar
 from vaswani_plugin.text.linearization import restore, words_of
 from vaswani_plugin.text.pipeline import Pipeline
@@ -102,6 +93,8 @@ class ParsedSentence:
 class Parser(Pretrained):
     """A trained parser; threads may use it at the same time."""
 
+    kind = TreeSettings
+
     def __init__(self, pipeline: Pipeline, engine: TorchEngine) -> None:
         assert isinstance(pipeline.settings, TreeSettings)
         self.pipeline, self.settings, self.engine = pipeline, pipeline.settings, engine
@@ -110,20 +103,9 @@ class Parser(Pretrained):
         self._grammar = Grammar(engine.source, engine.target)
 
     @classmethod
-    def from_pretrained(
-        cls,
-        folder: str | Path,
-        *,
-        device: str | torch.device = "cpu",
-        dtype: str | torch.dtype | None = None,
-        threads: int | None = None,
-    ) -> "Parser":
-        """Load a bundle of recipes/parsing.sh; see `Translator.from_pretrained`."""
-        check_ranges(threads=threads)
-        bundle = Bundle.load(Path(folder), TreeSettings)
-        engine = TorchEngine(bundle.load_model(), device, dtype, threads)
-        loaded = cls(bundle.pipeline, engine)
-        return loaded.loaded_by(folder, device=device, dtype=dtype, threads=threads)
+    def of_bundle(cls, bundle: Bundle, device: Any, dtype: Any, threads: int | None) -> Self:
+        """See `Pretrained`."""
+        return cls(bundle.pipeline, TorchEngine(bundle.load_model(), device, dtype, threads))
 
     @overload  # a string is an iterable of strings, too: the first one that fits is taken
     def parse(
@@ -175,54 +157,39 @@ class Parser(Pretrained):
         """
         chosen = Options(**{"batch_tokens": 2048, **options})
         paper = PARSER_DECODING | ({"beam": self.settings.beam} if self.settings.beam else {})
-        given = chosen, chosen.search(**paper), unconstrained, count()  # numbers of batches
+        search, batches = chosen.search(**paper), count()
+        tracking = () if unconstrained else (self._grammar.start_tracking,)
+
+        def parse_of(words: tuple[str, ...], found: Hypothesis) -> Parse:
+            try:
+                bracketing = to_line(restore(found.tokens, words))
+            except BadTree:
+                if not unconstrained:
+                    raise
+                bracketing = ""
+            return Parse(bracketing, found.score, found.tokens, found.token_scores)
+
+        def parsed(sentences: list[tuple[tuple[str, ...], Tokens]]) -> Iterator[ParsedSentence]:
+            asked = [units for words, units in sentences if words]
+
+            def answer(batch: list[int]) -> list[list[Hypothesis]]:
+                given = search, seed_of(chosen.seed, next(batches)), tracking
+                return self.engine.decode([asked[place] for place in batch], *given)
+
+            found = iter(in_batches(asked, chosen.batch_tokens, answer))
+            for words, _ in sentences:
+                best = next(found)[: chosen.nbest] if words else []
+                yield ParsedSentence(words, tuple(parse_of(words, each) for each in best))
+
         read = (self._read(number, line) for number, line in enumerate(sentences, start=1))
         buffers = split_into_buffers(read, buffer, chosen.seed is None and sentences)
-        return (found for group in buffers for found in self._parse(group, *given))
+        return chain.from_iterable(map(parsed, buffers))
 
-    def _read(self, number: int, line: str) -> "_Sentence":
+    def _read(self, number: int, line: str) -> tuple[tuple[str, ...], Tokens]:
+        """A sentence's words, and the units that the model reads."""
         units = encode(line, self.pipeline, "the sentence")
-        sentence = _Sentence(words_of(remove_invisible(one_line(line))), units)
         size, most = len(units), self.longest_source
         if size > most:
             text = f"line {number}: the line has {size} units, the model takes {most}: divide it"
             raise TextTooLong(number, size, most, text)
-        return sentence
-
-    def _parse(
-        self,
-        sentences: list["_Sentence"],
-        options: Options,
-        chosen: SearchOptions,
-        unconstrained: bool,
-        batches: Iterator[int],
-    ) -> Iterator[ParsedSentence]:
-        tracking = () if unconstrained else (self._grammar.start_tracking,)
-        asked = [sentence.units for sentence in sentences if sentence.words]
-
-        def answer(batch: list[int]) -> list[list[Hypothesis]]:
-            units = [asked[place] for place in batch]
-            seed = seed_of(options.seed, next(batches))
-            return self.engine.decode(units, chosen, seed, tracking)
-
-        found = iter(in_batches(asked, options.batch_tokens, answer))
-        for sentence in sentences:
-            best = next(found)[: options.nbest] if sentence.words else []
-            parses = (self._parse_of(sentence, one, unconstrained) for one in best)
-            yield ParsedSentence(tuple(sentence.words), tuple(parses))
-
-    def _parse_of(self, sentence: "_Sentence", found: Hypothesis, unconstrained: bool) -> Parse:
-        try:
-            bracketing = to_line(restore(found.tokens, sentence.words))
-        except BadTree:
-            if not unconstrained:
-                raise
-            bracketing = ""
-        return Parse(bracketing, found.score, found.tokens, found.token_scores)
-
-
-class _Sentence(NamedTuple):
-    """A sentence: its words, and the units that the model reads."""
-
-    words: list[str]
-    units: tuple[str, ...]
+        return tuple(words_of(remove_invisible(one_line(line)))), units

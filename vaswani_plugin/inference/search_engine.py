@@ -67,19 +67,11 @@ class SearchEngine:
         seed: int | None = None,
         start_tracking: tuple[StartTracking, ...] = (),
     ) -> list[list[Hypothesis]]:
-        """See `Engine`.
-
-        Raises:
-            UserError: also where a batch doesn't fit into the GPU's memory.
-        """
+        """See `Engine`; also a `UserError` where a batch doesn't fit into the GPU's memory."""
         use_threads(self.threads)
         random = None if seed is None else torch.Generator(self.device).manual_seed(seed)
         search = Search(
-            [*self.models],
-            self.target,
-            options,
-            start_tracking=start_tracking,
-            random=random,
+            [*self.models], self.target, options, start_tracking=start_tracking, random=random
         )
         rows = source_rows(sources, self.source, self.device)
         try:
@@ -87,9 +79,8 @@ class SearchEngine:
         except torch.OutOfMemoryError as error:
             sentences, longest = rows.shape
             raise UserError(
-                f"the GPU's memory does not hold a batch of {sentences} sentences of up to "
-                f"{longest} tokens: give less than --batch-tokens {sentences * longest} "
-                f"(batch_tokens in Python), or decode on the CPU"
+                f"the GPU's memory does not hold {sentences} sentences of up to {longest} tokens: "
+                f"give less than --batch-tokens {sentences * longest}, or decode on the CPU"
             ) from error
         return [list(map(self._decoded, hypotheses)) for hypotheses in found]
 
@@ -133,11 +124,7 @@ def dtype_of(dtype: str | torch.dtype | None) -> torch.dtype | None:
 
 
 class TorchEngine(SearchEngine):
-    """Our search over an encoder-decoder of `modules`, moved to a device and a type of weights.
-
-    Raises:
-        UserError: see `dtype_of`.
-    """
+    """Our search over an encoder-decoder of `modules`, moved to a device and a type of weights."""
 
     def __init__(
         self,
@@ -152,11 +139,7 @@ class TorchEngine(SearchEngine):
 
     @torch.no_grad()
     def attention(self, source: Tokens, target: Tokens) -> "RawAttention":
-        """See `Engine`.
-
-        Raises:
-            UserError: the model has no attention.
-        """
+        """See `Engine`."""
         from vaswani_plugin.inference.attention import KINDS, RawAttention
 
         use_threads(self.threads)

@@ -7,20 +7,15 @@ print(summarizer.summarize("A long article.").text)
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any, overload
+from itertools import chain, starmap
+from typing import Any, Self, overload
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Pretrained
 from vaswani_plugin.inference.completion import UNKNOWN, Continuation
 from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.inference.texts import one_line, one_or_many, split_into_buffers
-from vaswani_plugin.search.options import (
-    PAPER_DECODING,
-    Options,
-    SearchOptions,
-    takes_options,
-)
+from vaswani_plugin.search.options import PAPER_DECODING, Options, takes_options
 from vaswani_plugin.text.coding import SEPARATOR
 from vaswani_plugin.text.lines import join_words
 from vaswani_plugin.text.settings import TextSettings
@@ -46,6 +41,8 @@ class Summary(Continuation):
 class Summarizer(Pretrained):
     """A language model that summarizes; threads may use it at the same time."""
 
+    kind = TextSettings
+
     def __init__(self, model: LanguageModel) -> None:
         settings = model.pipeline.settings
         if (
@@ -53,18 +50,15 @@ class Summarizer(Pretrained):
             or settings.article_tokens is None
             or settings.summary_tokens is None
         ):
-            raise UserError(
-                "this language model was not trained to summarize; give a bundle of "
-                "recipes/summarization.sh"
-            )
+            recipe = "recipes/summarization.sh"
+            raise UserError(f"the model was not trained to summarize: give a bundle of {recipe}")
         self.model, self.beam = model, settings.beam
         self.article_tokens, self.summary_tokens = settings.article_tokens, settings.summary_tokens
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, **options: Any) -> "Summarizer":
-        """Load a bundle; options and errors are those of `LanguageModel.from_pretrained`."""
-        loaded = cls(LanguageModel.from_pretrained(folder, **options))
-        return loaded.loaded_by(folder, **options)
+    def of_bundle(cls, *bundle: Any, **options: Any) -> Self:
+        """See `Pretrained`."""
+        return cls(LanguageModel.of_bundle(*bundle, **options))
 
     @overload  # a string is an iterable of strings, too: the first one that fits is taken
     def summarize(self, articles: str, *, progress: bool = False, **options: Any) -> Summary: ...
@@ -118,36 +112,23 @@ class Summarizer(Pretrained):
                 f"max_length {most}: beside {self.article_tokens} units of article the model's "
                 f"{self.model.positions} positions leave {room}"
             )
-        chosen, paper = Options(**options), PAPER_DECODING
+        model, chosen, paper = self.model, Options(**options), PAPER_DECODING
         if chosen.nbest != 1:
             raise UserError("nbest: there is one summary of an article")
         search = chosen.search(self.beam or paper["beam"], paper["lenpen"])
-        given = search, chosen, most
-        encode = self.model.coder.encode_line
         lines = (one_line(text, f"article {n}") for n, text in enumerate(articles, start=1))
-        coded = (encode(line) if line.strip() else () for line in lines)
+        coded = (model.coder.encode_line(line) if line.strip() else () for line in lines)
         buffers = split_into_buffers(coded, buffer, chosen.seed is None and articles)
-        numbered = enumerate(buffers)
-        return (summary for n, group in numbered for summary in self._summarize(n, group, *given))
+        given = search, most, chosen.batch_tokens, (SEPARATOR, UNKNOWN)
 
-    def _summarize(
-        self,
-        number: int,
-        articles: list[tuple[str, ...]],
-        search: SearchOptions,
-        options: Options,
-        most: int,
-    ) -> Iterator[Summary]:
-        """The best summary of each article; an empty article is not given to the model."""
-        index = self.model.dictionary.index
-        read = [article[: self.article_tokens] for article in articles]
-        prompts = [[*map(index, units), index(SEPARATOR)] for units in read if units]
-        suppressed = SEPARATOR, UNKNOWN
-        random = self.model.generator(options, number)
-        given = search, most, options.batch_tokens, suppressed
-        found = iter(self.model.search(prompts, *given, random=random))
-        for article, units in zip(articles, read, strict=True):
-            best = next(found)[0] if units else NOTHING
-            text = join_words(self.model.coder.decode(best.tokens))
-            own = vars(best) | {"text": text}
-            yield Summary(**own, article_tokens=len(article), read_tokens=len(units))
+        def summaries(number: int, articles: list[tuple[str, ...]]) -> Iterator[Summary]:
+            index = model.dictionary.index
+            read = [article[: self.article_tokens] for article in articles]
+            prompts = [[*map(index, units), index(SEPARATOR)] for units in read if units]
+            found = iter(model.search(prompts, *given, random=model.generator(chosen, number)))
+            for article, units in zip(articles, read, strict=True):
+                best = next(found)[0] if units else NOTHING  # the model reads no empty article
+                own = vars(best) | {"text": join_words(model.coder.decode(best.tokens))}
+                yield Summary(**own, article_tokens=len(article), read_tokens=len(units))
+
+        return chain.from_iterable(starmap(summaries, enumerate(buffers)))

@@ -61,12 +61,10 @@ def log_probabilities(
     The texts (B, T) are shifted right and padded on the right; `scored` are the positions of each
     whose next tokens, `targets` (S,), are scored.
     """
-    features = model.features(tokens)
+    features, decoder = model.features(tokens), model.decoder
     rows = torch.cat([row[part] for row, part in zip(features, scored, strict=True)])
-    decoder = model.decoder
-    return projected_log_probabilities(
-        rows, targets, decoder.project, decoder.embedding.weight.size(0)
-    )
+    size = decoder.embedding.weight.size(0)
+    return projected_log_probabilities(rows, targets, decoder.project, size)
 
 
 @torch.no_grad()
@@ -111,10 +109,8 @@ def windows(length: int, tokens_per_sample: int, context_window: int) -> list[Wi
         UserError: the context leaves nothing to score.
     """
     if not 0 <= context_window < tokens_per_sample:
-        raise UserError(
-            f"context_window {context_window} must be at least 0 and less than "
-            f"tokens_per_sample {tokens_per_sample}, which includes it"
-        )
+        limit = f"below tokens_per_sample {tokens_per_sample}, which includes it"
+        raise UserError(f"context_window {context_window} must be at least 0 and {limit}")
     block = tokens_per_sample - context_window
     return [
         Window(max(0, first - context_window), first, min(first + block, length))
@@ -139,10 +135,8 @@ class StreamScorer:
 
         A batch has at most so many tokens; `advance` counts the scored ones.
         """
-        scores = np.empty(len(self.targets))
-        longest = max(window.stop - window.start for window in cut)
-        together = max(1, batch_tokens // longest)
-        rest = iter(cut)
+        scores, rest = np.empty(len(self.targets)), iter(cut)
+        together = max(1, batch_tokens // max(window.stop - window.start for window in cut))
         with torch.no_grad():
             while batch := list(islice(rest, together)):
                 found = self._score(batch)
@@ -151,11 +145,7 @@ class StreamScorer:
         return scores
 
     def dynamic(
-        self,
-        cut: list[Window],
-        rate: float,
-        decay: float,
-        advance: Advance = lambda count: None,
+        self, cut: list[Window], rate: float, decay: float, advance: Advance = lambda count: None
     ) -> NDArray[np.float64]:
         """log P of every token while the model learns, natural logarithms, (N,).
 
@@ -164,18 +154,16 @@ class StreamScorer:
         model meanwhile.
         """
         scores = np.empty(len(self.targets))
-        parameters = self.model.decoder.parameters()
-        weights: list[Tensor] = [weight for weight in parameters if weight.requires_grad]
+        weights: list[Tensor] = [w for w in self.model.decoder.parameters() if w.requires_grad]
         trained = [weight.detach().clone() for weight in weights]
         try:
             for window in cut:
                 found = self._score([window])
                 scores[window.first : window.stop] = found.detach().double().cpu().numpy()
                 if not np.isfinite(scores[window.first : window.stop]).all():
-                    raise UserError(
-                        f"dynamic_rate {rate:g}: the model fell apart after {window.first:,} of "
-                        f"{len(scores):,} tokens; give a smaller rate or a larger dynamic_decay"
-                    )
+                    where = f"the model fell apart after {window.first:,} of {len(scores):,} tokens"
+                    advice = "give a smaller rate or a larger dynamic_decay"
+                    raise UserError(f"dynamic_rate {rate:g}: {where}; {advice}")
                 gradients = torch.autograd.grad(-found.mean(), weights, materialize_grads=True)
                 with torch.no_grad():
                     torch._foreach_lerp_(weights, trained, decay)

@@ -22,11 +22,8 @@ class TextTooLong(UserError):
     """A text of more subwords than the model takes; `number` counts texts from 1 on."""
 
     def __init__(self, number: int, count: int, longest: int, message: str | None = None) -> None:
-        super().__init__(
-            message
-            or f"text {number} has {count} subwords, the model takes {longest}: give long='split' "
-            "or long='truncate', or divide the text"
-        )
+        size = f"text {number} has {count} subwords, the model takes {longest}"
+        super().__init__(message or f"{size}: give long='split' or 'truncate', or divide the text")
         self.number, self.count, self.longest = number, count, longest
 
 
@@ -206,18 +203,15 @@ def one_or_many(
         return next(stream([texts]))
     lines = list(texts)
     found = stream(lines) if progress else stream(lines, buffer=max(1, len(lines)))
-    answers: list[T] = []
-    with progress_bar(len(lines), unit, progress) as bar:
-        for answer in found:
-            answers.append(answer)
-            bar.update()
-    return answers
+    return list(progress_bar(len(lines), unit, progress, found))
 
 
-def progress_bar(total: int | None, unit: str, shown: bool) -> Any:
-    """A bar on standard error, in a notebook a widget; where it is not shown, nothing."""
+def progress_bar(
+    total: int | None, unit: str, shown: bool, items: Iterable[Any] | None = None
+) -> Any:
+    """A bar on standard error, in a notebook a widget, over items; where not shown, nothing."""
     if not shown:
-        return tqdm(total=total, disable=True)
+        return tqdm(items, total=total, disable=True)
     from tqdm.auto import tqdm as widget
 
-    return widget(total=total, unit=f" {unit}")
+    return widget(items, total=total, unit=f" {unit}")

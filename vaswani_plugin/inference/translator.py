@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, count, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle, Engine, Pretrained, load_engine
@@ -22,7 +22,6 @@ from vaswani_plugin.inference.texts import (
     TextTooLong,
     Tokens,
     Translation,
-    batches_by_length,
     encode,
     encode_whole,
     in_batches,
@@ -82,12 +81,19 @@ class Source(NamedTuple):
 class Translator(Pretrained):
     """A trained model with its text pipeline: raw text in, raw text out. Threads may share one."""
 
+    kind = Settings
+
     def __init__(self, pipeline: Pipeline, engine: Engine) -> None:
-        if not isinstance(pipeline.settings, Settings):
+        if not isinstance(settings := pipeline.settings, Settings):
             raise UserError(f"{pipeline.folder} holds no translation model")
-        self.pipeline = pipeline
-        self.settings = pipeline.settings
-        self.engine = engine
+        self.pipeline, self.settings, self.engine = pipeline, settings, engine
+        self.source_language, self.target_language = (
+            settings.source_language,
+            settings.target_language,
+        )
+        """Names of the languages, such as "en" and "de"."""
+        self.longest_source, self.longest_target = engine.longest_source, engine.longest_target
+        """Most subwords of a text that is translated in one piece, and of a translation."""
         self._target_pipeline = pipeline.of_target()  # now: its files may change later
 
     @classmethod
@@ -99,7 +105,7 @@ class Translator(Pretrained):
         dtype: "str | torch.dtype | None" = None,
         threads: int | None = None,
         engine: str | None = None,
-    ) -> "Translator":
+    ) -> Self:
         """Load a bundle, as the recipes make it.
 
         Args:
@@ -115,30 +121,13 @@ class Translator(Pretrained):
                 used; names it.
             OSError: a file can't be read.
         """
-        bundle = Bundle.load(Path(folder))
-        loaded = cls(bundle.pipeline, load_engine(bundle, engine, device, dtype, threads))
         options = {"device": device, "dtype": dtype, "threads": threads, "engine": engine}
-        return loaded.loaded_by(folder, **options)
+        return cls._loaded_by(folder, **options)
 
-    @property
-    def source_language(self) -> str:
-        """Name of the source's language, such as "en"."""
-        return self.settings.source_language
-
-    @property
-    def target_language(self) -> str:
-        """Name of the translation's language, such as "de"."""
-        return self.settings.target_language
-
-    @property
-    def longest_source(self) -> int:
-        """Most subwords of a text that is translated in one piece."""
-        return self.engine.longest_source
-
-    @property
-    def longest_target(self) -> int:
-        """Most subwords of a translation."""
-        return self.engine.longest_target
+    @classmethod
+    def of_bundle(cls, bundle: Bundle, *, engine: str | None, **options: Any) -> Self:
+        """See `Pretrained`."""
+        return cls(bundle.pipeline, load_engine(bundle, engine, **options))
 
     def count_tokens(self, text: str) -> int:
         """How many subwords a source text has, the end of sentence not counted."""
@@ -207,34 +196,22 @@ class Translator(Pretrained):
         Raises:
             UserError: options that don't fit together.
         """
-        chosen, search = self._options(align, options)
-        read = (
-            self.read(text, number=number, long=long, one_sentence=one_sentence)
-            for number, text in enumerate(lines, start=1)
-        )
         require_choice("long", long, *LONG)
-        return self._stream(
-            split_into_buffers(read, buffer, chosen.seed is None and lines),
-            chosen,
-            search,
-            progress,
-        )
+        chosen, search = self._options(align, options)
+        one = partial(self.read, long=long, one_sentence=one_sentence)
+        read = (one(text, number=number) for number, text in enumerate(lines, start=1))
+        buffers = split_into_buffers(read, buffer, chosen.seed is None and lines)
 
-    def _stream(
-        self,
-        buffers: Iterable[list[Source]],
-        options: Options,
-        search: SearchOptions,
-        progress: bool,
-    ) -> Iterator[Translation]:
-        batches = count()  # each has a seed of its own
-        with progress_bar(0, "sentences", progress) as bar:
-            for sources in buffers:
-                pieces = [piece for source in sources for piece in source.pieces]
-                bar.total += len(pieces)
-                decoded = iter(self._decode(pieces, options, search, batches, bar.update))
-                for source in sources:
-                    yield self.join(source, decoded, options.nbest)
+        def translations() -> Iterator[Translation]:
+            batches = count()  # each has a seed of its own
+            with progress_bar(0, "sentences", progress) as bar:
+                for sources in buffers:
+                    pieces = [piece for source in sources for piece in source.pieces]
+                    bar.total += len(pieces)
+                    decoded = iter(self._decode(pieces, chosen, search, batches, bar.update))
+                    yield from (self.join(source, decoded, chosen.nbest) for source in sources)
+
+        return translations()
 
     def read(
         self, text: str, *, number: int = 1, long: str = "error", one_sentence: bool = False
@@ -244,21 +221,19 @@ class Translator(Pretrained):
         A sentence much longer than the longest one in training is cut into pieces; where the text
         is taken as one sentence, only one of more subwords than the model takes. A caller with a
         queue of its own decodes pieces of many texts together (`decode`), and `join`s those of a
-        text.
-        `number` is the text's, for errors.
+        text. `number` is the text's, for errors.
         """
         plain = one_line(text, f"text {number}")
-        pipeline, settings = self.pipeline, self.settings
         most = longest = self.longest_source
         texts = [plain]
         if not one_sentence:
-            texts = split_sentences(plain, settings.source_language)
-            trained = settings.longest_trained
+            texts = split_sentences(plain, self.source_language)
+            trained = self.settings.longest_trained
             most = min(longest, int(LONGER * trained) if trained else USUAL_LENGTH)
-        borders = WORD_BORDERS[pipeline.subwords]
+        borders = WORD_BORDERS[self.pipeline.subwords]
         sentences = []
         for sentence in texts:
-            tokens = encode(sentence, pipeline) if has_words(sentence) else ()
+            tokens = encode(sentence, self.pipeline) if has_words(sentence) else ()
             if len(tokens) > longest and long == "error":
                 raise TextTooLong(number, len(tokens), longest)
             kept = tokens[:longest] if long == "truncate" else tokens
@@ -282,9 +257,8 @@ class Translator(Pretrained):
             if sentence.pieces:
                 found = join_pieces([(len(piece), next(decoded)) for piece in sentence.pieces])
                 parts.append((len(sentence.tokens), found))
-                shown.append(
-                    [self.pipeline.decode(" ".join(each.tokens)) for each in found[:nbest]]
-                )
+                lines = (" ".join(each.tokens) for each in found[:nbest])
+                shown.append(list(map(self.pipeline.decode, lines)))
         tokens = tuple(token for sentence in source.sentences for token in sentence.tokens)
         hypotheses = tuple(
             found._replace(text=join_sentences(texts, self.target_language))
@@ -325,24 +299,20 @@ class Translator(Pretrained):
         for n, pair in enumerate(pairs, start=1):
             names = f"source {n}", f"target {n}"
             lines = list(map(one_line, pair, names))
-            sides = (
-                [lines[:1], lines[1:]]
-                if one_sentence
-                else [*map(split_sentences, lines, languages)]
-            )
-            if len(sides[0]) != len(sides[1]):
+            sides = [*map(split_sentences, lines, languages)]
+            if one_sentence or len(sides[0]) != len(sides[1]):
                 sides = [lines[:1], lines[1:]]
             counts.append(len(sides[0]))
             for source, target in zip(*sides, strict=True):
                 read = encode_whole(source, self.pipeline, names[0], self.longest_source)
                 written = target, self._target_pipeline, names[1], self.longest_target, 0
                 encoded.append((read, encode_whole(*written)))
-        found: dict[int, tuple[float, ...]] = {}
-        lengths = [1 + max(len(source), len(target)) for source, target in encoded]
-        for batch in batches_by_length(lengths, batch_tokens):
-            sources, targets = zip(*(encoded[n] for n in batch), strict=True)
-            found.update(zip(batch, self.engine.score(sources, targets), strict=True))
-        scored = iter((target, found[n]) for n, (_, target) in enumerate(encoded))
+
+        def answer(batch: list[int]) -> list[tuple[float, ...]]:
+            return self.engine.score(*zip(*(encoded[n] for n in batch), strict=True))
+
+        found = in_batches([max(pair, key=len) for pair in encoded], batch_tokens, answer)
+        scored = zip((target for _, target in encoded), found, strict=True)
         return [_joined_score([*islice(scored, n)], length_penalty) for n in counts]
 
     def attention(self, source: str, target: str | None = None) -> "Attention":

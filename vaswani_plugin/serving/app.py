@@ -1,8 +1,7 @@
 """The routes: LibreTranslate's interface, requests of the page, health and metrics; and the page.
 
-Starlette finds the route, reads forms and writes answers. The page is one HTML file. It gets texts
-as JSON and inserts them as text nodes only. The explorer of `vaswani attention` shows the
-attention.
+The page is one HTML file. It gets texts as JSON and inserts them as text nodes only. The explorer
+of `vaswani attention` shows the attention.
 """
 
 import asyncio
@@ -82,9 +81,8 @@ class Gate:
         """
         rate, is_known = self.requests_per_minute, isinstance(key, str) and key in (self.keys or ())
         client = ("key", key) if is_known else ("address", network_of(address))
-        if rate is not None and not self._limiter.hit(
-            limit := RateLimitItemPerMinute(rate), *client
-        ):
+        limit = RateLimitItemPerMinute(rate or 1)
+        if rate is not None and not self._limiter.hit(limit, *client):
             wait = self._limiter.get_window_stats(limit, *client).reset_time - time()
             seconds = str(max(1, int(wait) + 1))
             raise Refusal(429, f"Slowdown: {rate} per 1 minute", {"Retry-After": seconds})
@@ -130,7 +128,15 @@ async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
     is_form = kind == "multipart/form-data"
     is_json = kind == "application/json" or kind.endswith("+json")
     if not is_form and (is_json or body.lstrip().startswith(b"{")):
-        return _json_fields(body)
+        try:
+            fields = json.loads(body)
+            # JSON allows half a surrogate pair, which is no text.
+            json.dumps(fields, ensure_ascii=False).encode()
+        except (ValueError, RecursionError) as error:
+            raise Refusal(400, "Invalid JSON format") from error
+        if not isinstance(fields, dict):
+            raise Refusal(400, "Invalid JSON format")
+        return fields
     query = _form_fields(request.query_params.multi_items())
     try:
         if is_form:
@@ -140,21 +146,9 @@ async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
         text, strict = body.decode("utf-8"), {"keep_blank_values": True, "errors": "strict"}
         return query | _form_fields(parse_qsl(text, max_num_fields=MOST_FIELDS, **strict))
     except ValueError as error:
-        message = f"Invalid request: not a form in UTF-8 of at most {MOST_FIELDS} fields"
-        raise Refusal(400, message) from error
-
-
-def _json_fields(body: bytes) -> dict[str, Any]:
-    """The fields of a JSON object."""
-    try:
-        fields = json.loads(body)
-        # JSON allows half a surrogate pair, which is no text.
-        json.dumps(fields, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:
-        raise Refusal(400, "Invalid JSON format") from error
-    if not isinstance(fields, dict):
-        raise Refusal(400, "Invalid JSON format")
-    return fields
+        raise Refusal(
+            400, f"Invalid request: no UTF-8 form of at most {MOST_FIELDS} fields"
+        ) from error
 
 
 def _form_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -171,11 +165,10 @@ def _form_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 @cache
 def page() -> str:
     """The HTML text; it is the same for all."""
-    parts = {
-        f"PAGE_{name}": TEMPLATE.with_suffix(suffix).read_text(encoding="utf-8")
-        for name, suffix in (("STYLE", ".css"), ("SCRIPT", ".js"))
-    }
-    return filled(TEMPLATE.read_text(encoding="utf-8"), parts | explorer_parts())
+    template, style, script = (
+        TEMPLATE.with_suffix(each).read_text(encoding="utf-8") for each in (".html", ".css", ".js")
+    )
+    return filled(template, {"PAGE_STYLE": style, "PAGE_SCRIPT": script} | explorer_parts())
 
 
 @cache
@@ -268,17 +261,11 @@ class Routes:
     async def settings(self, request: Request) -> Response:
         """What a web page needs to know."""
         needs_key, languages = self.gate.keys is not None, self.service.languages.listed()
-        settings = {
-            "apiKeys": needs_key,
-            "charLimit": self.limits.characters,
-            "filesTranslation": False,
-            "frontendTimeout": 500,
-            "keyRequired": needs_key,
-            "language": dict(zip(("source", "target"), languages, strict=True)),
-            "suggestions": False,
-            "supportedFilesFormat": [],
-        }
-        return JSONResponse(settings)
+        language = dict(zip(("source", "target"), languages, strict=True))
+        keys = {"apiKeys": needs_key, "keyRequired": needs_key}
+        files = {"filesTranslation": False, "supportedFilesFormat": []}
+        others = {"charLimit": self.limits.characters, "frontendTimeout": 500, "suggestions": False}
+        return JSONResponse(keys | files | others | {"language": language})
 
     async def hypotheses(self, request: Request) -> Response:
         """The best translations of each sentence of `q`: scores, subwords and alignments.
@@ -287,16 +274,10 @@ class Routes:
         """
         fields = await self._read(request)
         layout = Layout("\n".join(texts_of(fields, self.limits)), self.service.languages)
-        nbest = number_of(fields, "nbest", 1, 1 + self.limits.alternatives, least=1)
+        nbest = number_of(fields, "nbest", 1, 1 + self.limits.alternatives)
         found = await self._search(request, layout.sentences, Options(nbest, align=True))
-        names = ("text", "score", "tokens", "token_scores", "alignment")
         lines = [
-            {
-                "source": each.source,
-                "source_tokens": list(each.source_tokens),
-                "hypotheses": [{name: getattr(h, name) for name in names} for h in each.hypotheses],
-            }
-            for each in found
+            vars(each) | {"hypotheses": [h._asdict() for h in each.hypotheses]} for each in found
         ]
         return JSONResponse({"lines": lines, "layout": layout.parts})
 
@@ -327,6 +308,8 @@ async def refuse(request: Request, error: Exception) -> Response:
     """The answer to a refusal, where there is no such path or method, and to a defect, logged."""
     if isinstance(error, HTTPException):
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+    if isinstance(error, UserError):
+        return JSONResponse({"error": f"Cannot translate text: {error}"}, 400)
     return JSONResponse({"error": "Cannot translate text: the server has an error"}, 500)
 
 
@@ -340,11 +323,10 @@ def create_app(service: Service, gate: Gate, origins: list[str]) -> ASGIApp:
         await service.batcher.stop()
 
     cross = {"allow_origins": origins, "allow_methods": ["*"], "allow_headers": ["*"]}
-    routes = Routes(service, gate).all
     app = Starlette(
-        routes=routes,
+        routes=(routes := Routes(service, gate).all),
         middleware=[Middleware(CORSMiddleware, **cross)] if origins else [],
-        exception_handlers={HTTPException: refuse, Exception: refuse},
+        exception_handlers=dict.fromkeys((HTTPException, UserError, Exception), refuse),
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
@@ -352,10 +334,7 @@ def create_app(service: Service, gate: Gate, origins: list[str]) -> ASGIApp:
 
 
 class Observed:
-    """Numbers, counts and logs the requests of an application.
-
-    A path that is not among `paths` is "other" in the counts and the log.
-    """
+    """Numbers, counts and logs requests; a path that is not among `paths` is "other" there."""
 
     def __init__(self, app: ASGIApp, service: Service, paths: set[str]) -> None:
         self.app, self.service, self.paths = app, service, paths

@@ -34,17 +34,11 @@ def bound_socket(host: str, port: int) -> socket.socket:
         # asyncio turns Nagle's algorithm off only for sockets with the protocol's number; with it
         # each answer would take 40 ms more.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-        except BaseException:
-            listener.close()
-            raise
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
         return listener
     except OSError as error:
-        raise UserError(
-            f"--host {host} --port {port}: can't listen there ({error}); give another one"
-        ) from error
+        raise UserError(f"--host {host} --port {port}: {error}; give another one") from error
 
 
 class LogHandler(logging.Handler):

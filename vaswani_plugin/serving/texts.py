@@ -8,6 +8,7 @@ from typing import Any, Self
 from babel import Locale, UnknownLocaleError
 from starlette.exceptions import HTTPException
 
+from vaswani_plugin.search.options import RANGES
 from vaswani_plugin.text.languages import UNSPACED, base_language
 from vaswani_plugin.text.raw_text import has_words, split_sentences
 
@@ -16,10 +17,7 @@ LONGEST_NAME = 40
 
 
 class Refusal(HTTPException):
-    """Refuses a request with a status of HTTP, a message for the client, and headers.
-
-    The message is never logged, as it may name what the client sent.
-    """
+    """Refuses a request; the message is never logged, as it may name what the client sent."""
 
 
 @dataclass(frozen=True)
@@ -88,28 +86,23 @@ class Layout:
     """
 
     def __init__(self, text: str, languages: Languages) -> None:
-        self.languages = languages
         self.sentences: list[str] = []
-        lines = (self._cut(line) for line in text.split("\n"))
-        self.parts = [part for line in lines for part in ("\n", *line)][1:]
-
-    def _cut(self, line: str) -> list[str | int]:
-        """The parts of a line; its sentences are added to those of the text."""
-        if not has_words(line):
-            return [line]
-        core = line.strip()
-        before, after = line.split(core, 1)
-        parts: list[str | int] = [before]
-        spaced = base_language(self.languages.target) not in UNSPACED
-        for sentence in split_sentences(core, self.languages.source):
-            if len(parts) > 1 and not parts[-1] and spaced:
-                parts[-1] = " "
-            shown = sentence.rstrip()
-            blank = sentence[len(shown) :] if spaced else ""
-            parts += [len(self.sentences), blank]
-            self.sentences.append(shown)
-        parts[-1] = after
-        return parts
+        self.parts: list[str | int] = []
+        spaced = base_language(languages.target) not in UNSPACED
+        for line in text.split("\n"):
+            if not has_words(line):
+                self.parts += ["\n", line]
+                continue
+            core = line.strip()
+            before, after = line.split(core, 1)
+            self.parts += ["\n", before]
+            for sentence in split_sentences(core, languages.source):
+                shown = sentence.rstrip()
+                blank = (sentence[len(shown) :] or " ") if spaced else ""
+                self.parts += [len(self.sentences), blank]
+                self.sentences.append(shown)
+            self.parts[-1] = after
+        del self.parts[0]
 
     def filled(self, translations: Sequence[str]) -> str:
         """The text with a translation in place of each sentence."""
@@ -118,10 +111,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class TranslationRequest:
-    """A request to translate, checked: its texts, and how many translations beside the best one.
-
-    A request that gave a list of texts gets a list.
-    """
+    """A checked request to translate: its texts, how many translations beside the best one."""
 
     layouts: list[Layout]
     is_list: bool
@@ -184,20 +174,19 @@ def check_size(size: int, limit: int, unit: str) -> None:
 
 def _word(fields: Mapping[str, Any], name: str, default: str | None = None) -> str:
     value = fields.get(name) or default
-    if value is None:
-        raise Refusal(400, f"Invalid request: missing {name} parameter")
-    if not isinstance(value, str):
-        raise Refusal(400, f"Invalid request: {name} parameter is not a string")
-    return value
+    if isinstance(value, str):
+        return value
+    wrong = f"{name} parameter is not a string" if value else f"missing {name} parameter"
+    raise Refusal(400, f"Invalid request: {wrong}")
 
 
-def number_of(fields: Mapping[str, Any], name: str, default: int, most: int, least: int = 0) -> int:
-    """A field's whole number from `least` to `most`, a JSON number or text; null is as no field."""
+def number_of(fields: Mapping[str, Any], name: str, default: int, most: int) -> int:
+    """A field's whole number in its range, at most `most`: a JSON number or text; null: default."""
     value = default if fields.get(name) is None else fields[name]
     try:
-        number = int(value if isinstance(value, int | str) else "")
+        number = int(value if type(value) in (int, str) else "")
     except ValueError as error:
         raise Refusal(400, f"Invalid request: {name} parameter is not a number") from error
-    if not least <= number <= most:
-        raise Refusal(400, f"Invalid request: {name} parameter must be from {least} to {most}")
+    if (rule := RANGES[name].refusal(number)) or number > most:
+        raise Refusal(400, f"Invalid request: {name} parameter must be {rule or f'at most {most}'}")
     return number

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-from vaswani_plugin.errors import UserError
 from vaswani_plugin.serving.texts import Languages, Limits, Refusal, check_size
 
 if TYPE_CHECKING:
@@ -90,8 +89,8 @@ class Batcher:
     @property
     def queued(self) -> int:
         """How many pieces wait or are being decoded."""
-        waiting = sum(len(r.pieces) - r.next for r in self._requests if r.is_waiting())
-        return waiting + self._in_work
+        waiting = (len(r.pieces) - r.next for r in self._requests if r.is_waiting())
+        return sum(waiting) + self._in_work
 
     @property
     def is_alive(self) -> bool:
@@ -117,8 +116,7 @@ class Batcher:
     async def decode(self, pieces: Sequence[Piece], options: Options) -> list[Any]:
         """The result of each piece, in order; what decoding raised for any of them is raised.
 
-        If the caller is cancelled, its waiting pieces are dropped. A full queue is a `Refusal`
-        (503).
+        A caller that is cancelled drops its waiting pieces. A full queue is a `Refusal` (503).
         """
         self.admit(len(pieces))
         if not pieces:
@@ -191,11 +189,7 @@ class Batcher:
 
 
 class Service:
-    """A translator with its queue and its metrics.
-
-    `decode` and `attention` are called one at a time, in a thread. The beam is larger for a request
-    of more translations.
-    """
+    """A translator with its queue and metrics; the beam is larger for more translations."""
 
     def __init__(self, translator: "Translator", beam: int, limits: Limits) -> None:
         self.translator, self.beam, self.limits = translator, beam, limits
@@ -233,16 +227,13 @@ class Service:
         self, texts: list[str], options: Options
     ) -> tuple[list["Translation"], int]:
         """A `Translation` of each text, and how many subwords all have."""
-        try:
-            if sum(map(len, texts)) > SHORT:
-                sources = await asyncio.to_thread(self._read, texts)
-            else:
-                sources = self._read(texts)
-            pieces = [piece for source in sources for piece in source.pieces]
-            check_size(len(pieces), self.limits.queue, "sentences")
-            rest = iter(await self.batcher.decode(pieces, options))
-        except UserError as error:
-            raise Refusal(400, f"Cannot translate text: {error}") from error
+        if sum(map(len, texts)) > SHORT:
+            sources = await asyncio.to_thread(self._read, texts)
+        else:
+            sources = self._read(texts)
+        pieces = [piece for source in sources for piece in source.pieces]
+        check_size(len(pieces), self.limits.queue, "sentences")
+        rest = iter(await self.batcher.decode(pieces, options))
         join, nbest = self.translator.join, options.nbest
         return [join(source, rest, nbest) for source in sources], sum(map(len, pieces))
 
@@ -259,10 +250,7 @@ class Service:
 
     async def attention(self, source: str, target: str) -> Any:
         """The attention weights of every layer and head for a sentence and its translation."""
-        try:
-            return await self.batcher.run_between_batches(self._attend, source, target)
-        except UserError as error:
-            raise Refusal(400, f"Cannot translate text: {error}") from error
+        return await self.batcher.run_between_batches(self._attend, source, target)
 
     def _attend(self, source: str, target: str) -> Any:
         # A word has at least one subword: most long texts are refused before they are coded.

@@ -21,7 +21,7 @@ import sys
 from array import array
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import repeat
+from itertools import count, repeat
 from pathlib import Path
 
 import numpy as np
@@ -43,9 +43,6 @@ def read_numbers(prefix: str | Path) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         The numbers of all lines, one line after the other, (tokens,) of the file's own integer
         type; and the number of tokens of each line, (lines,), int64. </s> counts.
-
-    Raises:
-        UserError: the .idx file is no index, or not the index of this text; names the file.
     """
     content = Path(f"{prefix}.idx").read_bytes()
     magic, version, kind, lines = _HEADER.unpack(content[: _HEADER.size].ljust(_HEADER.size, b"\0"))
@@ -87,17 +84,11 @@ def build_dictionary(
     also: Iterable[str] = (),
     most_rows: int | None = None,
 ) -> Entries:
-    """Counts the symbols of all files, plain or `.gz`.
+    """Counts the symbols of all files, plain or `.gz`, by `workers` processes.
 
-    Args:
-        paths: the files.
-        threshold: rarer symbols are left out and become <unk>.
-        padding_factor: `madeupword0000` and so on fill the rows, four of which are special, up to a
-            multiple.
-        workers: number of processes.
-        also: symbols that get a row, whether the files have them or not.
-        most_rows: the most frequent symbols are kept, so many that with the special ones there are
-            no more rows than this; the others become <unk>. None: all are kept.
+    The most frequent ones get the rows: at most `most_rows`, the four special ones included, and
+    none rarer than `threshold`; the symbols `also` get one in any case. `madeupword0000` and so on
+    fill the rows up to a multiple of `padding_factor`.
     """
     counts = word_counts(paths, workers)
     for symbol in SPECIAL_SYMBOLS:
@@ -108,10 +99,9 @@ def build_dictionary(
     entries = {symbol: count for symbol, count in ordered if count >= threshold}
     for symbol in also:
         entries.setdefault(symbol, counts[symbol])
-    number = 0
+    fillers = (f"madeupword{number:04d}" for number in count())
     while (len(SPECIAL_SYMBOLS) + len(entries)) % padding_factor:
-        entries.setdefault(f"madeupword{number:04d}", 0)
-        number += 1
+        entries.setdefault(next(fillers), 0)
     return list(entries.items())
 
 
@@ -132,12 +122,11 @@ def binarize(source: str, prefix: Path, entries: Entries, workers: int) -> tuple
             unknown += int(np.count_nonzero(np.frombuffer(tokens, code) == UNK))
             sizes.append(of_lines)
     counts = np.frombuffer(b"".join(sizes), dtype=np.int32)
-    ends = np.cumsum(counts.astype(np.int64) * array(code).itemsize)
-    offsets = np.concatenate((np.zeros(1, dtype=np.int64), ends))[: len(counts)]
+    lengths = counts.astype(np.int64) * array(code).itemsize
+    offsets = np.cumsum(lengths) - lengths
     with write_bytes_atomically(f"{prefix}.idx") as index:
         index.write(_HEADER.pack(_MAGIC, 1, {"H": 8, "I": 9}[code], len(counts)))
-        index.write(counts.tobytes())
-        index.write(offsets.tobytes())
+        index.write(counts.tobytes() + offsets.tobytes())
     return len(counts), int(counts.sum()), unknown
 
 

@@ -14,7 +14,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.lines import read_lines
 
 Pair = tuple[str, str]
-
+LineFunction = Callable[[str], str]
 WORD_END = "</w>"
 """Ends the last unit of a word in a table of merges."""
 
@@ -61,13 +61,10 @@ def _limited_splitter(path: str, vocabulary: str, threshold: int) -> Callable[[s
         units = read_vocabulary(read_lines(vocabulary), threshold)
     except ValueError as error:
         raise UserError(
-            f"{vocabulary}: no lines of a unit and its frequency ({error}): make it with "
-            "`subword-nmt get-vocab`"
+            f"{vocabulary}: no lines of a unit and its frequency, as of `subword-nmt get-vocab`"
         ) from error
     if not units:
-        raise UserError(
-            f"{vocabulary}: no unit occurs {threshold} times: lower --vocabulary-threshold"
-        )
+        raise UserError(f"{vocabulary}: no unit occurs {threshold} times: lower the threshold")
     table = BPE(io.StringIO("\n".join([*read_lines(path), ""])), vocab=units)
 
     def split(word: str) -> str:
@@ -77,9 +74,7 @@ def _limited_splitter(path: str, vocabulary: str, threshold: int) -> Callable[[s
     return split
 
 
-def make_encoder(
-    path: str, vocabulary: str | None = None, threshold: int = 0
-) -> Callable[[str], str]:
+def make_encoder(path: str, vocabulary: str | None = None, threshold: int = 0) -> LineFunction:
     """Returns the function from a line to its units, by a file of codes.
 
     With a vocabulary, a file of units and their counts, a unit that is not in it, or rarer than

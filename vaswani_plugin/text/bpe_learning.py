@@ -28,10 +28,7 @@ def _order(symbol: str) -> bytes:
 
 
 class _Pairs(dict[Pair, int]):
-    """Counts of pairs from a threshold on; knows the most frequent pair.
-
-    An entry of the heap stays when its pair's count changes; it is checked at the top.
-    """
+    """Counts of pairs from a threshold on; knows the most frequent pair."""
 
     def __init__(self, counts: dict[Pair, int], threshold: float) -> None:
         super().__init__()
@@ -52,6 +49,7 @@ class _Pairs(dict[Pair, int]):
 
     def top(self) -> Pair | None:
         """The most frequent pair; None if no pair reaches the threshold."""
+        # An entry of the heap stays when its pair's count changes.
         while self._heap and self[self._heap[0][3]] != -self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][3] if self._heap else None
@@ -60,10 +58,8 @@ class _Pairs(dict[Pair, int]):
 def learn_merges(counts: dict[str, int], operations: int, min_frequency: int) -> Iterator[Pair]:
     """Yields the pairs to merge, in order, as subword-nmt's `learn_bpe` writes them.
 
-    Args:
-        counts: frequency of each word.
-        operations: number of pairs, at most.
-        min_frequency: stop at a pair rarer than this; at least 1.
+    `counts` are the words' frequencies. There are at most so many `operations`, and none of a pair
+    rarer than `min_frequency`, at least 1.
     """
     from subword_nmt import learn_bpe  # applying codes does not need it
 
@@ -95,10 +91,7 @@ def learn_merges(counts: dict[str, int], operations: int, min_frequency: int) ->
 def learn(
     paths: list[str], operations: int, min_frequency: int, output: str, workers: int = 1
 ) -> int:
-    """Learns merge operations from all files together, for the file `output`; returns how many.
-
-    `operations` and `min_frequency` are those of `learn_merges`.
-    """
+    """Learns as `learn_merges` does of all files together, into a file; returns how many."""
     from tqdm import tqdm
 
     counts = word_counts(paths, workers, " ")
@@ -110,10 +103,8 @@ def learn(
             write(" ".join(pair))
             learned += 1
         if not learned:
-            raise UserError(
-                f"{', '.join(paths)}: no pair of letters comes {min_frequency} times, nothing to "
-                "merge: give more text"
-            )
+            files = ", ".join(paths)
+            raise UserError(f"{files}: no pair comes {min_frequency} times: give more text")
     return learned
 
 

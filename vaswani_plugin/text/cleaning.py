@@ -9,6 +9,7 @@ Two sentences are the same if they are equal in Unicode's form NFC, apart from s
 """
 
 import hashlib
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -23,8 +24,8 @@ from vaswani_plugin.text.lines import read_pairs, read_text
 from vaswani_plugin.text.outputs import write_atomically
 from vaswani_plugin.text.raw_text import remove_invisible
 
-MAX_WORD_CHARACTERS = 1000
-"""As in clean-corpus-n.perl."""
+MOST_CHARACTERS = 1000
+"""Of a word, as in clean-corpus-n.perl."""
 MOST_DROPPED = 0.5
 """Share of a file that a rule may drop; if it drops more, the file is wrong."""
 LEAST_PAIRS = 20
@@ -51,11 +52,8 @@ Pair = tuple[str, str]
 Keys = tuple[int, int]
 
 
-def has_controls(line: str) -> bool:
-    """Whether a line has control characters other than the tab: binary data, or a wrong coding."""
-    return not line.isprintable() and any(
-        unicodedata.category(c) == "Cc" and c != "\t" for c in line
-    )
+has_controls = re.compile(r"[\0-\x08\n-\x1f\x7f-\x9f]").search
+"""Whether a line has control characters other than the tab: binary data, or a wrong coding."""
 
 
 def broken_rule(left: str, right: str, max_length: int, max_ratio: float) -> str | None:
@@ -70,10 +68,8 @@ def broken_rule(left: str, right: str, max_length: int, max_ratio: float) -> str
         return f"longer than {max_length} words"
     if high / low > max_ratio:
         return f"length ratio over {max_ratio:g}"
-    if len(left) > MAX_WORD_CHARACTERS or len(right) > MAX_WORD_CHARACTERS:
-        if max(map(len, words + others)) > MAX_WORD_CHARACTERS:
-            return f"word longer than {MAX_WORD_CHARACTERS} characters"
-    return None
+    longest = max(map(len, words + others)) if max(len(left), len(right)) > MOST_CHARACTERS else 0
+    return f"word longer than {MOST_CHARACTERS} characters" if longest > MOST_CHARACTERS else None
 
 
 def clean(
@@ -99,10 +95,10 @@ def clean(
                 seen.add(key)
             if rule:
                 removed[rule] += 1
-                continue
-            write_left(left)
-            write_right(right)
-            kept += 1
+            else:
+                write_left(left)
+                write_right(right)
+                kept += 1
         if kept == 0:
             raise UserError(f"{files[0]} and {files[1]}: the rules leave no line: {dict(removed)}")
     return {"read": kept + removed.total(), "kept": kept, "removed": dict(removed)}
@@ -166,9 +162,8 @@ def prepare_pairs(
     sets, and a few new pairs change them little. The text is not kept in memory.
 
     Args:
-        files: the arguments of `read_rows` for "train", and for "valid" and "test" if they are not
-            to be taken from it.
-        languages: source and target.
+        files: for "train", and for "valid" and "test" if they are not to be taken from it.
+        languages: source and target, as in `read_rows`.
         output: the folder.
         max_length: most bytes of a side in UTF-8. A vocabulary that holds all bytes never makes
             more subwords than that, in any script.
@@ -216,10 +211,8 @@ def prepare_pairs(
                 dropped.setdefault(rule, {"count": 0, "first": place})["count"] += 1
         for rule, found in dropped.items():
             if rule in REMEDIES and found["count"] > MOST_DROPPED * read:
-                raise UserError(
-                    f"{found['first']}: {rule}: {found['count']:,} of {read:,} pairs, first here: "
-                    f"{REMEDIES[rule]}"
-                )
+                share = f"{found['count']:,} of {read:,} pairs, first here"
+                raise UserError(f"{found['first']}: {rule}: {share}: {REMEDIES[rule]}")
         rest = read - sum(found["count"] for found in dropped.values())
         report["files"][name] = {"read": read, "kept": rest, "dropped": dropped}
 
@@ -243,10 +236,9 @@ def prepare_pairs(
         train_keys = [keys for _, keys in kept("train")]
         total = len(train_keys)
         if total < LEAST_PAIRS:
-            raise UserError(
-                f"{files['train'][0]}: {total} pairs are too few to learn from: give at least "
-                f"{LEAST_PAIRS} (dropped: {report['files']['train']['dropped']})"
-            )
+            dropped = report["files"]["train"]["dropped"]
+            few = f"{total} pairs are too few: give at least {LEAST_PAIRS} (dropped: {dropped})"
+            raise UserError(f"{files['train'][0]}: {few}")
         # A validation or test set: 1/20 of the pairs, from 50 to 2,000, at most 1/10.
         size = min(max(total // 20, 50), 2000, total // 10)
         wanted = {name: size for name in ("test", "valid") if name not in files}
@@ -265,10 +257,8 @@ def choose_held_out(keys: list[Keys], sizes: dict[str, int]) -> dict[int, str]:
     once = [n for n, (left, right) in enumerate(keys) if lefts[left] == rights[right] == 1]
     if sum(sizes.values()) > len(once):
         asked = " and ".join(f"{size} pairs for {name}" for name, size in sizes.items())
-        raise UserError(
-            f"{asked}: of {len(keys)} pairs, {len(once)} share no sentence with another: "
-            "give sets of your own"
-        )
+        free = f"of {len(keys)} pairs, {len(once)} share no sentence with another"
+        raise UserError(f"{asked}: {free}: give sets of your own")
     once.sort(key=lambda number: keys[number][0])
     names = (name for name, size in sizes.items() for _ in range(size))
     return {number: name for name, number in zip(names, once, strict=False)}

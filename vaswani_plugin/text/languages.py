@@ -34,10 +34,8 @@ def two_languages(pair: str) -> tuple[str, str]:
     """Splits a pair such as en-de."""
     found = re.fullmatch(f"{_NAME}-{_NAME}", pair)
     if not found or found[1] == found[2]:
-        raise UserError(
-            f"--pair {pair}: give two different languages by their names of BCP 47, joined by "
-            "'-': en-de, de-hsb, en-pt-BR"
-        )
+        advice = "give two different languages of BCP 47, such as en-de, de-hsb, en-pt-BR"
+        raise UserError(f"--pair {pair}: {advice}")
     return found[1], found[2]
 
 

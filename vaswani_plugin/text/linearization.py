@@ -74,12 +74,9 @@ def unescape_space(text: str) -> str:
 def linearize(
     tree: Tree, keep_tags: bool = False, label_closings: bool = False
 ) -> tuple[list[str], list[str]]:
-    """Returns the words of a cleaned tree, and its symbols.
+    """Returns the words of a cleaned tree, and its symbols; a word alone is a BadTree.
 
-    Args:
-        tree: in a constituent; a word alone is a BadTree.
-        keep_tags: whether the placeholder of a word is its tag.
-        label_closings: whether a closing symbol is ``)LABEL``.
+    `keep_tags`: the placeholder of a word is its tag. `label_closings`: a closing is ``)LABEL``.
     """
     if not isinstance(tree[0], Open):
         raise BadTree("a word without a constituent round it; clean the tree first")
@@ -102,10 +99,7 @@ def restore(
 ) -> Tree:
     """Makes the tree of a well-formed sequence, the inverse of `linearize`; BadTree for any other.
 
-    Args:
-        symbols: with labelled closings or without.
-        words: as returned by `linearize`.
-        tags: of the words; None takes the placeholders as tags.
+    Closings may be labelled or not. `tags` are the words'; None takes the placeholders as tags.
     """
     tree: Tree = []
     labels: list[str] = []

@@ -58,17 +58,14 @@ def decode_lines(
         try:
             line = raw.decode("utf-8").removesuffix("\n")
         except UnicodeDecodeError as error:
-            raise UserError(
-                f"{name}:{number}: invalid UTF-8 (byte 0x{raw[error.start]:02x} at offset "
-                f"{error.start} of the line): convert the file with iconv, or remove the line"
-            ) from error
+            where = f"byte 0x{raw[error.start]:02x} at offset {error.start} of the line"
+            text = f"{name}:{number}: invalid UTF-8 ({where}): use iconv, or remove the line"
+            raise UserError(text) from error
         if "\r" in line:
             line = line.rstrip("\r")
             if "\r" in line and not returns_inside:
-                raise UserError(
-                    f"{name}:{number}: a carriage return inside the line: end lines by a line feed "
-                    "(tr '\\r' '\\n'), or replace it by a blank (tr '\\r' ' ')"
-                )
+                advice = r"make it a line feed (tr '\r' '\n') or a blank (tr '\r' ' ')"
+                raise UserError(f"{name}:{number}: a carriage return inside the line: {advice}")
         yield line.removeprefix("\ufeff") if number == 1 else line
 
 
@@ -104,8 +101,7 @@ class PipedLines:
         *whole, self.rest = (self.rest + found).split(b"\n")
         self.lines.extend(line + b"\n" for line in whole)
         self.ended = not found
-        if self.ended and self.rest:
-            self.lines.append(self.rest)
+        self.lines.extend([self.rest] if self.ended and self.rest else [])
 
 
 def is_piped(stream: IO[bytes]) -> bool:
@@ -146,10 +142,8 @@ def read_pairs(
         if left is None or right is None:
             lengths = [count + (line is not None) for line in (left, right)]
             lengths = [n + sum(1 for _ in side) for n, side in zip(lengths, sides, strict=True)]
-            raise UserError(
-                f"{source} and {target} differ in length: {lengths[0]} and {lengths[1]} lines: "
-                "they must correspond line by line"
-            )
+            numbers = f"{lengths[0]} and {lengths[1]} lines: they must correspond line by line"
+            raise UserError(f"{source} and {target} differ in length: {numbers}")
         count += 1
         yield left, right
     if count == 0:

@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -34,9 +34,7 @@ def check_outputs(
         if os.path.isdir(path):
             raise UserError(f"{flag}: {path} is a folder; name a file in it")
         if os.path.realpath(path) in taken:
-            raise UserError(
-                f"{flag}: {path} is an input or another output, and would be lost: give another"
-            )
+            raise UserError(f"{flag}: {path} is another input or output, and would be lost")
         taken.add(os.path.realpath(path))
 
 
@@ -162,10 +160,8 @@ def line_progress(inputs: list[str], output: Path | None) -> "tqdm":
     is_shown = sys.stderr.isatty() and not (output is None and sys.stdout.isatty())
     total = None
     if is_shown and all(Path(path).is_file() for path in inputs):
-        total = 0
-        for path in inputs:
-            with open_binary(path) as stream:
-                total += sum(1 for _ in stream)
+        with ExitStack() as stack:
+            total = sum(1 for path in inputs for _ in stack.enter_context(open_binary(path)))
     return tqdm(total=total, unit=" lines", disable=not is_shown)
 
 
@@ -179,10 +175,9 @@ def new_data_folder(output: Path) -> Iterator[tuple[Path, Path]]:
     inside = list(output.iterdir()) if output.is_dir() else [output] if output.exists() else []
     others = [path for path in inside if path.is_dir() or not any(map(path.match, DATA_FILES))]
     if others or (inside and not any(path.match("dict*.txt") for path in inside)):
-        raise UserError(
-            f"--output {output}: it holds {(others or inside)[0].name}; only a folder of a "
-            "dictionary and nothing but binarized data is replaced: give a new folder"
-        )
+        name = (others or inside)[0].name
+        advice = "only a folder of binarized data alone is replaced: give a new one"
+        raise UserError(f"--output {output}: it holds {name}; {advice}")
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as parent:
         folder, parts = Path(parent, "data-bin"), Path(parent, "parts")

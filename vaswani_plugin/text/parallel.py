@@ -25,8 +25,8 @@ from vaswani_plugin.text.lines import decode_lines, open_binary, shown_name
 from vaswani_plugin.text.outputs import write_atomically
 
 Result = TypeVar("Result")
-BLOCK_BYTES = 1 << 19
-COUNTED_BYTES = 1 << 21
+BLOCK, COUNTED_BLOCK = 1 << 19, 1 << 21
+"""Sizes in bytes."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Block:
         return list(decode_lines(io.BytesIO(self.data), self.path, self.first))
 
 
-def read_blocks(path: str, size: int = BLOCK_BYTES) -> Iterator[Block]:
+def read_blocks(path: str, size: int = BLOCK) -> Iterator[Block]:
     """Yields a file (plain, `.gz`, or `-` for standard input) as blocks of about `size` bytes."""
     first = 1
     with open_binary(path) as stream:
@@ -85,10 +85,7 @@ def _call(block: Block) -> Any:
 
 
 def map_blocks(
-    factory: Callable[[], Callable[[Block], Result]],
-    path: str,
-    workers: int,
-    size: int = BLOCK_BYTES,
+    factory: Callable[[], Callable[[Block], Result]], path: str, workers: int, size: int = BLOCK
 ) -> Iterator[Result]:
     """Yields a function's results for the blocks of a file, in the order of the file.
 
@@ -96,8 +93,7 @@ def map_blocks(
         factory: makes the function, once in each worker; must be picklable. This process calls it
             first, so that its errors are raised here.
         path: the file, plain, `.gz`, or `-` for standard input.
-        workers: number of processes. With 1, or if the file is a single block, this process does
-            the work.
+        workers: number of processes; with 1, or of a single block, this process does the work.
         size: of a block, in bytes.
     """
     blocks = read_blocks(path, size)
@@ -117,9 +113,8 @@ def map_blocks(
         while pending:
             yield pending.popleft().result()
     except BrokenProcessPool as error:
-        raise UserError(
-            f"{path}: a worker process was killed, perhaps for lack of memory: use fewer --workers"
-        ) from error
+        reason = "a worker process was killed, perhaps for lack of memory: use fewer --workers"
+        raise UserError(f"{path}: {reason}") from error
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -143,7 +138,7 @@ def word_counts(paths: Iterable[str], workers: int, separator: str | None = None
     counts: Counter[str] = Counter()
     for path in paths:
         before = counts.total()
-        for found in map_blocks(partial(_counter, separator), path, workers, COUNTED_BYTES):
+        for found in map_blocks(partial(_counter, separator), path, workers, COUNTED_BLOCK):
             counts.update(found)
         if counts.total() == before:
             raise UserError(f"{path}: the file holds no words")

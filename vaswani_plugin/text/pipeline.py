@@ -42,13 +42,11 @@ class Pipeline:
         folder: with the files that the settings name.
 
     Attributes:
-        subwords: kind of marks by which subwords join to words: "subword-nmt", "sentencepiece" or
-            "none".
+        subwords: how subwords join to words, a key of `WORD_BORDERS`.
     """
 
     def __init__(self, settings: AnySettings, folder: Path) -> None:
-        self.settings = settings
-        self.folder = folder
+        self.settings, self.folder = settings, folder
         self.subwords = getattr(settings, "subwords", "none")
         codes = settings.codes and str(folder / settings.codes)
         if isinstance(settings, TreeSettings):
@@ -104,10 +102,7 @@ class Pipeline:
         return plain_units(self._encode(line))
 
     def decode(self, line: str) -> str:
-        """Converts the model's subwords to running text.
-
-        A translation holds no line break of any kind; a language model's line is restored exactly.
-        """
+        """Converts the model's subwords to running text without line breaks, or to the raw line."""
         return self._decode(line)
 
 
@@ -119,14 +114,9 @@ def _encoder(settings: Settings, split: LineFunction) -> LineFunction:
         return lambda line: split(clean(line))
     from vaswani_plugin.text.moses import make_processor
 
-    to_words = make_processor(
-        settings.source_language,
-        settings.lowercase,
-        settings.normalize_punctuation,
-        tokenize,
-        settings.aggressive_dash_splits,
-        settings.escape,
-    )
+    steps = settings.lowercase, settings.normalize_punctuation, tokenize
+    marks = settings.aggressive_dash_splits, settings.escape
+    to_words = make_processor(settings.source_language, *steps, *marks)
     return lambda line: split(to_words(clean(line)))
 
 

@@ -21,7 +21,11 @@ def exit_code(main: Callable[[], None], name: str) -> int:
     Ctrl-C, 141 where the reader of a pipe has closed it (`| head`). Any other exception is a
     defect, and is not caught.
     """
-    _prepare_stdout()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal keeps its encoding
+        if sys.stdout.isatty():
+            sys.stdout.reconfigure(errors="backslashreplace")
+        elif sys.stdout.encoding.lower() != "utf-8":
+            sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         try:
             main()
@@ -44,15 +48,6 @@ def exit_code(main: Callable[[], None], name: str) -> int:
         return 130
     print(f"{name}: error: {message}", file=sys.stderr)
     return 1
-
-
-def _prepare_stdout() -> None:
-    """Text goes out as UTF-8, to a terminal in the terminal's encoding."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        if sys.stdout.isatty():
-            sys.stdout.reconfigure(errors="backslashreplace")
-        elif sys.stdout.encoding.lower() != "utf-8":
-            sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
 def _flush_stdout() -> None:

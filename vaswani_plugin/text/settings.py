@@ -156,13 +156,10 @@ def read_settings_file(path: Path) -> AnySettings:
     content = read_json(path, "make the bundle again")
     version = content.pop("version", None)
     if version != VERSION:
-        raise UserError(
-            f"{path}: its version is {version!r}, this program reads {VERSION}: make the bundle "
-            "again with this bundle.py"
-        )
-    kind: type[AnySettings] = TextSettings if "coding" in content else Settings
-    if "keep_tags" in content:
-        kind = TreeSettings
+        versions = f"its version is {version!r}, this program reads {VERSION}"
+        raise UserError(f"{path}: {versions}: make the bundle again with this bundle.py")
+    kinds = {"keep_tags": TreeSettings, "coding": TextSettings}
+    kind = next((kinds[key] for key in kinds if key in content), Settings)
     try:
         settings = settings_from(content, kind)
     except UserError as error:
@@ -195,7 +192,6 @@ def settings_from(content: dict[str, Any], kind: type[AnySettings] = Settings) -
             choices = " or ".join(names.get(choice, str(choice)) for choice in allowed)
             raise UserError(f"{field.name} is {value!r}: must be {choices}")
     if isinstance(settings, Settings) and (settings.codes is None) != (settings.subwords == "none"):
-        raise UserError(
-            f"subwords is {settings.subwords}, codes {settings.codes}: give both or neither"
-        )
+        kinds = f"subwords is {settings.subwords}, codes {settings.codes}"
+        raise UserError(f"{kinds}: give both or neither")
     return settings

@@ -53,10 +53,8 @@ def _read_json(path: str, keys: tuple[str, str]) -> Iterator[Example]:
                 raise TypeError("a text instead of a list")
             example = _cleaned(*texts)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise UserError(
-                f"{path}:{number}: must be a JSON object with the lists of texts "
-                f"{' and '.join(keys)} ({error!r:.60})"
-            ) from error
+            must = f"must be a JSON object with the lists of texts {' and '.join(keys)}"
+            raise UserError(f"{path}:{number}: {must} ({error!r:.60})") from error
         yield example
 
 
@@ -73,10 +71,8 @@ def read_csv(path: str) -> Iterator[Example]:
     for row in rows:
         article, highlights = row.get("article"), row.get("highlights")
         if article is None or highlights is None:
-            raise UserError(
-                f"{path}:{rows.line_num}: no article or no highlights in this row; the table's "
-                f"columns are {', '.join(rows.fieldnames or [])}"
-            )
+            columns = f"the table's columns are {', '.join(rows.fieldnames or [])}"
+            raise UserError(f"{path}:{rows.line_num}: no article or no highlights here; {columns}")
         yield _cleaned(split_at_stops(article), [highlights])
 
 

@@ -29,10 +29,9 @@ _PARAMETERS = re.compile(r"num\. (?:shared )?model params: ([\d,]+)")
 
 
 def statistics(line: str) -> tuple[str, dict[str, str]] | None:
-    """Reads a log line: the kind of statistics, and the fields by name (wpb, wall, num_updates...).
+    """Reads a log line: the kind of its statistics (see `read_curves`), the fields by name.
 
-    The kind is "train_inner" (an interval within an epoch), "train" (an epoch) or the name of a
-    validation set. Any other line is None.
+    Any other line is None.
     """
     if found := _JSON.search(line):
         try:
@@ -52,14 +51,10 @@ def statistics(line: str) -> tuple[str, dict[str, str]] | None:
 def read_curves(lines: Iterable[str], name: str) -> dict[str, Curve]:
     """Joins the starts of a run; if updates were repeated, the later records replace the earlier.
 
-    Args:
-        lines: of the log, in order.
-        name: the log's name in error messages.
-
-    Returns:
-        By kind ("train_inner", "train", the names of validation sets), the points in the order of
-        their `num_updates`. `seconds` is the total time of all starts, if the log has it;
-        `interval` is the number of updates that the point is about.
+    `name` is the log's for errors. Returns by kind, "train_inner" (an interval within an epoch),
+    "train" (an epoch) or the name of a validation set, the points in the order of their
+    `num_updates`. `seconds` is the total time of all starts, if the log has it; `interval` is the
+    number of updates that the point is about.
     """
     curves: dict[str, dict[int, dict[str, float]]] = {}
     before = wall = 0.0  # seconds: of earlier starts, of this one

@@ -120,15 +120,13 @@ def read_trees(path: str | Path) -> Iterator[Tree]:
 
 def to_line(tree: Iterable[Symbol]) -> str:
     """Formats a tree as a bracketing on one line, with single blanks between its parts."""
-    parts: list[str] = []
-    for symbol in tree:
+
+    def part(symbol: Symbol) -> str:
         if isinstance(symbol, Leaf):
-            parts.append(f" ({symbol.tag} {symbol.word})")
-        elif isinstance(symbol, Open):
-            parts.append(f" ({symbol.label}")
-        else:
-            parts.append(")")
-    return "".join(parts)[1:]
+            return f" ({symbol.tag} {symbol.word})"
+        return f" ({symbol.label}" if isinstance(symbol, Open) else ")"
+
+    return "".join(map(part, tree))[1:]
 
 
 def leaves(tree: Iterable[Symbol]) -> list[Leaf]:

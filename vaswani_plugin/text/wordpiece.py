@@ -39,9 +39,7 @@ def load(path: str | Path) -> SentencePieceProcessor:
         # sentencepiece takes empty content for "no model given".
         return SentencePieceProcessor(model_proto=content or b"empty")
     except RuntimeError:  # the message may hold the file's bytes
-        raise UserError(
-            f"{path}: not a sentencepiece model: make it by `wordpiece.py learn`"
-        ) from None
+        raise UserError(f"{path}: not a sentencepiece model: use wordpiece.py learn") from None
 
 
 def _normalizes(model: SentencePieceProcessor) -> bool:

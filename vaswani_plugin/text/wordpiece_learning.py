@@ -19,6 +19,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -75,14 +76,10 @@ def _sentences(paths: list[str], sample: int) -> Iterator[str]:
             raise UserError(f"{path}: the file holds no words")
         total += count
     texts = (map(remove_invisible, read_lines(path)) for path in paths)
-    lines = (line for text in texts for line in text if line.strip())
+    lines = enumerate(line for text in texts for line in text if line.strip())
     kept = min(sample, total)
     # Counting has already checked the text: an error inside the library would lose its message.
-    return (
-        line
-        for number, line in enumerate(lines)
-        if (number + 1) * kept // total > number * kept // total
-    )
+    return (line for n, line in lines if (n + 1) * kept // total > n * kept // total)
 
 
 def learn(
@@ -97,9 +94,6 @@ def learn(
             Nakajima 2012), for up to a few million words.
         sample: number of lines that are used, at most, evenly spaced; limits the memory.
         at_most: learn fewer pieces if the text doesn't give `size` pieces.
-
-    Returns:
-        The model, as the content of a file for `load`.
     """
     own = "bpe" if kind == "likelihood" else kind
     try:
@@ -212,16 +206,13 @@ class _Inventory:
         for piece in word:
             self.pieces.add(piece, frequency)
         for pair in merged_apart(word):
-            if self._may_merge(pair):
+            piece = "".join(pair)
+            if all(pair) and len(piece) <= LONGEST_PIECE and piece not in self.taken:
                 row = self.pairs.add(pair, frequency)
                 if row == self.sides.shape[1]:
                     self.sides = np.concatenate((self.sides, np.zeros_like(self.sides)), axis=1)
                 self.sides[:, row] = [self.pieces.rows[piece] for piece in pair]
                 (self.places[pair].add if sign > 0 else self.places[pair].discard)(number)
-
-    def _may_merge(self, pair: tuple[str, str]) -> bool:
-        piece = "".join(pair)
-        return all(pair) and len(piece) <= LONGEST_PIECE and piece not in self.taken
 
     def best_pair(self) -> tuple[str, str] | None:
         """The pair that raises the likelihood most; among equals, the alphabetically first."""
@@ -288,12 +279,11 @@ def _f(x: np.ndarray | float) -> np.ndarray:
 def merged_apart(word: list[str]) -> Iterator[tuple[str, str]]:
     """Yields a word's neighbours without overlaps: (a, a) occurs once in a a a, not twice."""
     before: tuple[str, str] | None = None
-    for pair in zip(word, word[1:], strict=False):
-        if pair[0] == pair[1] and pair == before:
+    for pair in pairwise(word):
+        if pair[0] != pair[1] or pair != before:
+            yield (before := pair)
+        else:
             before = None
-            continue
-        yield pair
-        before = pair
 
 
 def merge_pair(word: list[str], pair: tuple[str, str]) -> list[str]:
@@ -301,10 +291,7 @@ def merge_pair(word: list[str], pair: tuple[str, str]) -> list[str]:
     merged: list[str] = []
     place = 0
     while place < len(word):
-        if tuple(word[place : place + 2]) == pair:
-            merged.append("".join(pair))
-            place += 2
-        else:
-            merged.append(word[place])
-            place += 1
+        size = 2 if tuple(word[place : place + 2]) == pair else 1
+        merged.append("".join(word[place : place + size]))
+        place += size
     return merged
