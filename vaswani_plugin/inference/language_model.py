@@ -158,7 +158,8 @@ class LanguageModel(Pretrained):
         most = most if max_new_tokens is None else max_new_tokens
         last = self.positions - 1  # the end of sentence comes before a prompt
         if most > last:
-            raise UserError(f"max_new_tokens {most} exceeds the positions; give at most {last}")
+            limit = f"the model has {last + 1} positions; give at most {last}"
+            raise UserError(f"max_new_tokens {most}: {limit}")
         if min_new_tokens > most:
             raise UserError(f"min_new_tokens {min_new_tokens} exceeds max_new_tokens {most}")
         chosen, coder, room = Options(**options), self.coder, last - most
