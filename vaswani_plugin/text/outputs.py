@@ -34,7 +34,7 @@ def check_outputs(
         if os.path.isdir(path):
             raise UserError(f"{flag}: {path} is a folder; name a file in it")
         if os.path.realpath(path) in taken:
-            raise UserError(f"{flag}: {path} is another input or output, and would be lost")
+            raise UserError(f"{flag}: {path} is an input or another output, and would be lost")
         taken.add(os.path.realpath(path))
 
 
