@@ -116,8 +116,8 @@ def read_dictionary(path: str | Path) -> Entries:
                 entries.append((symbol, int(count)))
         except ValueError as error:
             raise UserError(
-                f"{path}:{len(entries) + 1}: not SYMBOL COUNT of a new symbol: no dictionary; give "
-                "the one that was made with the data"
+                f"{path}:{len(entries) + 1}: no symbol, space and count, or a repeated symbol: not "
+                "a dictionary; give the one that was made with the data"
             ) from error
     return entries
 
