@@ -17,6 +17,7 @@ from vaswani_plugin.text.settings import TextSettings
 POSITIONS = 32
 WORDS = [f"{a}{b}" for a in "bcdfgk" for b in "aeiou"]
 OURS = ("--task", "vaswani_language_modeling", "--arch", "vaswani_lm_debug")
+OURS += ("--initial-weights", "own")  # so that texts differ
 ONE_LAYER = ("--task", "vaswani_language_modeling", "--arch", "vaswani_lm_one_layer")
 ONE_LAYER += ("--d-model", "16", "--d-hidden", "16", "--d-ff", "32")
 OUR_LSTM = ("--task", "vaswani_language_modeling", "--arch", "vaswani_lm_lstm_tiny")

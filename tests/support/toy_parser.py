@@ -14,6 +14,7 @@ from vaswani_plugin.text.settings import TreeSettings
 TREES = toy_text.toy_lines(toy_text.TREES, 60)
 TESTED = 16  # the first so many of them are the test set, too
 FLAGS = ("--task", "vaswani_parsing", "--arch", "vaswani_parser_debug")
+FLAGS += ("--initial-weights", "own")  # so that trees differ
 LIMITS = ("--max-source-positions", "150", "--max-target-positions", "300")
 
 
