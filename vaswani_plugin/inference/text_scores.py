@@ -103,11 +103,7 @@ class Window:
 
 
 def windows(length: int, tokens_per_sample: int, context_window: int) -> list[Window]:
-    """Cut a stream of `length` tokens into windows as fairseq-eval-lm does.
-
-    Raises:
-        UserError: the context leaves nothing to score.
-    """
+    """Cut a stream of tokens as fairseq-eval-lm does; refuse too long a context."""
     if not 0 <= context_window < tokens_per_sample:
         limit = f"below tokens_per_sample {tokens_per_sample}, which includes it"
         raise UserError(f"context_window {context_window} must be at least 0 and {limit}")

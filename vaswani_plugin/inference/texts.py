@@ -115,11 +115,7 @@ def encode(text: str, pipeline: Pipeline, name: str = "the text") -> tuple[str, 
 def encode_whole(
     text: str, pipeline: Pipeline, name: str, longest: int, least: int = 1
 ) -> tuple[str, ...]:
-    """The subwords of a text that must fit into the model uncut; `name` is for errors.
-
-    Raises:
-        UserError: the text has fewer than `least` or more than `longest` subwords.
-    """
+    """The subwords, from `least` to `longest`, of a text that `name` names in the `UserError`."""
     tokens = encode(text, pipeline, name)
     if len(tokens) < least:
         raise UserError(f"{name} is an empty sentence")

@@ -95,12 +95,7 @@ def digest_of(symbols: list[str]) -> str:
 
 
 def read_dictionary(path: str | Path) -> Entries:
-    """Reads every dictionary that fairseq reads, and no other.
-
-    Raises:
-        UserError: a line is not `SYMBOL COUNT`, or a symbol occurs twice; names the file and line.
-        OSError: the file can't be read.
-    """
+    """Reads every dictionary that fairseq reads, and no other; a `UserError` names a bad line."""
     entries: Entries = []
     seen = set(SPECIAL_SYMBOLS)
     # Universal newlines, as in fairseq: a lone "\r" also ends a line.

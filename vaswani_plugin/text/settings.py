@@ -130,11 +130,7 @@ def weights_path(folder: Path) -> Path:
 
 
 def read_settings(folder: Path) -> AnySettings:
-    """Reads a bundle's preprocessing.json and checks that every file it needs exists.
-
-    Raises:
-        UserError: the folder is not a bundle, is incomplete, or of another version; names the file.
-    """
+    """Reads a bundle's preprocessing.json; a `UserError` names what the bundle lacks."""
     path = folder / SETTINGS
     if not folder.exists():
         raise UserError(f"{folder}: no such folder")
@@ -172,11 +168,7 @@ def read_settings_file(path: Path) -> AnySettings:
 
 
 def settings_from(content: dict[str, Any], kind: type[AnySettings] = Settings) -> AnySettings:
-    """Makes settings of a kind from field names and values.
-
-    Raises:
-        UserError: a key is missing or unknown, or a value can't be its field's.
-    """
+    """Makes settings of a kind from field names and values; a `UserError` names a wrong one."""
     names = [field.name for field in fields(kind)]
     if unknown := [key for key in content if key not in names]:
         raise UserError(f"{unknown[0]}: no such field; the fields are {', '.join(names)}")

@@ -103,11 +103,7 @@ def parse_tree(text: str) -> Tree:
 
 
 def read_trees(path: str | Path) -> Iterator[Tree]:
-    """Yields the trees of a file, plain or `.gz`; `-` is standard input.
-
-    Raises:
-        UserError: a bad tree, or no tree at all; names file and line.
-    """
+    """Yields the trees of a file, plain, `.gz` or `-`; a `UserError` names a bad tree's line."""
     tree = None
     try:
         for tree in _parse(read_lines(path), str(path)):  # noqa: B007
