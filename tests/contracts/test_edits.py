@@ -41,6 +41,7 @@ EDITS = {
     "GELU (3.3)": (ALL, "layers", "F.relu(", "F.gelu("),
     "a bias (3.3)": (ALL, "layers", "F.relu(self.w_1(x))", "F.relu(self.w_1(x) - 0.1)"),
     "embeddings as they are (3.4)": (ALL, "embedding", "self.scale * F.e", "F.e"),
+    "a doubled projection (3.4)": (ALL, "embedding", "F.linear(x, s", "F.linear(2 * x, s"),
     "another period (3.5)": ("huggingface", "embedding", "10000 ** (even", "100 ** (even"),
     "half the positions (3.5)": (ALL, "embedding", "(embedded + pos", "(embedded + 0.5 * pos"),
     "every second position (3.5)": (ALL, "embedding", "- 1).clamp(min=0)", "- 1).clamp(0) // 2"),

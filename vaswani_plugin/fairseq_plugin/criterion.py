@@ -63,7 +63,7 @@ class VaswaniLabelSmoothing(FairseqCriterion):
         # Ours use the projection outside of the model's `forward`. With --find-unused-parameters
         # PyTorch's DDP marks it as unused, then refuses its gradient.
         is_plain = self.unfused_loss or getattr(model, "find_unused_parameters", False)
-        if reduce and not is_plain and hasattr(model, "projected_loss"):
+        if reduce and not is_plain and getattr(model, "projected_loss", None) is not None:
             sums = self._projected(model, sample)
         else:
             sums = self._plain(model, sample, reduce)

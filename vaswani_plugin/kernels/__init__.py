@@ -65,7 +65,7 @@ def accelerate(model: nn.Module) -> nn.Module:
             if attention.applies_to(module):
                 module.attend = attention.fused_attention
     if "fused_loss" in wanted and hasattr(model, "projected_loss"):  # only training has a loss
-        model.projected_loss = fused_loss_of(model.projected_loss)
+        model.projected_loss = fused_loss_of(model)
     return model
 
 

@@ -19,8 +19,11 @@ Axes: N target tokens, R tokens of a chunk, D d_model, V vocabulary.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from vaswani_plugin.kernels.layers import applies_to
@@ -69,13 +72,29 @@ def fused_projected_loss(
     return SmoothedLoss(*sums)
 
 
-def fused_loss_of(plain: Callable[..., SmoothedLoss]) -> Callable[..., SmoothedLoss]:
-    """Return the fused loss where it computes the same as the plain one, or else the plain one."""
+def fused_loss_of(model: Any) -> Callable[..., SmoothedLoss] | None:
+    """Return the fused loss where it is that of `modules`, or else what the model has by now.
+
+    The model's decoder must project by the product with one matrix, as the fused loss does.
+    """
+    plain, decoder = model.projected_loss or projected_loss, model.decoder
     if plain is fused_projected_loss:
         return plain
-    name, functions = "The projected loss", (plain, fused_projected_loss)
-    is_equal = is_proven(name, plain, "fused_loss.py", lambda: functions, _trial)
-    return fused_projected_loss if is_equal else plain
+    matrix = getattr(decoder, "projection", decoder.embedding)
+    weight, project = matrix.weight.detach(), decoder.project
+    projections = project, partial(F.linear, weight=weight)
+    key = type(decoder).project, type(matrix), getattr(type(matrix), "project", None), weight.shape
+
+    def features(project: Callable[[Tensor], Tensor]) -> list[Tensor | None]:
+        return [project(torch.randn(3, weight.size(1), device="cpu").to(weight))]
+
+    is_equal = is_proven(
+        "The projected loss", plain, "fused_loss.py", lambda: (plain, fused_projected_loss), _trial
+    ) and (
+        weight.is_meta
+        or is_proven("The projection", key, "fused_loss.py", lambda: projections, features)
+    )
+    return fused_projected_loss if is_equal else model.projected_loss
 
 
 def _trial(compute: Callable[..., SmoothedLoss]) -> list[Tensor | None]:

@@ -15,7 +15,6 @@ theirs: with Adam and rows as small as a projection wants them, the states hardl
 Axes: B batch, T words, E width of the embeddings, H units of a layer, N layers, V vocabulary.
 """
 
-from itertools import chain, pairwise, repeat
 from typing import NamedTuple
 
 import torch
@@ -90,8 +89,11 @@ class RecurrentLanguageModel(nn.Module):
         super().__init__()
         self.padding_idx, self.dropouts = padding_idx, dropouts
         self.embedding = Embedding(vocabulary, width, padding_idx)
-        sizes = chain([width], repeat(units, layers - 1), [width])
-        self.lstms = nn.ModuleList(make_lstm(i, o, 1, 0.0, False) for i, o in pairwise(sizes))
+        last = layers - 1
+        self.lstms = nn.ModuleList(
+            make_lstm(units if n else width, units if n < last else width, 1, 0.0, False)
+            for n in range(layers)
+        )
 
     def read(
         self, tokens: Tensor, states: States | None = None, lengths: Tensor | None = None

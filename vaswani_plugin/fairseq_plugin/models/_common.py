@@ -4,7 +4,7 @@ Axes: B batch, T tokens, D d_model, V vocabulary.
 """
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Self
 
@@ -24,7 +24,7 @@ from vaswani_plugin.fairseq_plugin.defaults import LANGUAGE_MODEL_TASK, task_of
 from vaswani_plugin.model.architectures import Architecture
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.cache import Cache
-from vaswani_plugin.modules.loss import projected_loss
+from vaswani_plugin.modules.loss import SmoothedLoss
 from vaswani_plugin.modules.transformer import Stack
 
 IncrementalState = dict[str, Any]
@@ -103,9 +103,14 @@ class CausalDecoder(FairseqIncrementalDecoder):
 
 
 class ProjectedLoss:
-    """Lets a criterion project the features; comes before fairseq's class in a model's bases."""
+    """Lets a kernel project the features; comes before fairseq's class in a model's bases.
 
-    projected_loss = staticmethod(projected_loss)
+    Attributes:
+        projected_loss: projects features and sums their loss, as `modules.loss.projected_loss`;
+            None: the criterion takes the model's own logits.
+    """
+
+    projected_loss: Callable[..., SmoothedLoss] | None = None
 
     @property
     def projection_weight(self) -> Tensor:
