@@ -22,6 +22,7 @@ SIZES = {
     "decoder_layers": 3,
     "heads": 4,
     "dropout": 0.0,
+    "initial_weights": "own",  # at this width those of the default hardly look at their inputs
     "max_source_positions": 64,
     "max_target_positions": 64,
 }

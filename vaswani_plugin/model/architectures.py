@@ -65,7 +65,10 @@ ARCHITECTURES = (
     Architecture(
         "vaswani_debug",
         "ours, for tests",
-        {"encoder_layers": 2, "decoder_layers": 2, "d_model": 32, "d_ff": 64, "heads": 4},
+        {
+            **{"encoder_layers": 2, "decoder_layers": 2, "d_model": 32, "d_ff": 64, "heads": 4},
+            "initial_weights": "own",
+        },
     ),
 )
 
@@ -95,7 +98,7 @@ PARSERS = (
         "ours, for tests",
         {
             **{"encoder_layers": 2, "decoder_layers": 2, "d_model": 32, "d_ff": 64, "heads": 4},
-            "share_embeddings": "decoder",
+            **{"share_embeddings": "decoder", "initial_weights": "own"},
         },
     ),
 )
@@ -110,7 +113,10 @@ LANGUAGE_MODELS = (
     Architecture(
         "vaswani_lm_debug",
         "ours, for tests",
-        {"decoder_layers": 2, "d_model": 32, "d_ff": 64, "heads": 4},
+        {
+            **{"decoder_layers": 2, "d_model": 32, "d_ff": 64, "heads": 4},
+            "initial_weights": "own",
+        },
     ),
 )
 ONE_LAYER = (
