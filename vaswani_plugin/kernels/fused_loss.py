@@ -83,7 +83,8 @@ def fused_loss_of(model: Any) -> Callable[..., SmoothedLoss] | None:
     matrix = getattr(decoder, "projection", decoder.embedding)
     weight, project = matrix.weight.detach(), decoder.project
     projections = project, partial(F.linear, weight=weight)
-    key = type(decoder).project, type(matrix), getattr(type(matrix), "project", None), weight.shape
+    functions = type(decoder).project, type(matrix), getattr(type(matrix), "project", None)
+    key = functions, weight.shape, weight.dtype, weight.device.type
 
     def features(project: Callable[[Tensor], Tensor]) -> list[Tensor | None]:
         return [project(torch.randn(3, weight.size(1), device="cpu").to(weight))]
