@@ -116,7 +116,7 @@ def test_a_recurrent_model_shows_the_attention_it_has(tmp_path):
     assert weights.shape[:2] == (1, 1)
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
     done = vaswani(*given, "--kind", "encoder")
-    assert "--kind encoder: this model has none; it has cross" in done.error
+    assert "--kind encoder: this model has only cross" in done.error
     (tmp_path / "without").mkdir()
     bundle = write_toy_bundle(tmp_path / "without", model=(*flags, "vaswani_seq2seq_lstm_tiny"))
     done = vaswani("attention", "--model", bundle, "--source", "A cat.")

@@ -108,7 +108,7 @@ def test_an_int8_model_that_may_overflow_is_computed_in_float32(tmp_path, monkey
     with pytest.warns(UserWarning, match="no VNNI: export it again with --quantization int8"):
         engine = CTranslate2Engine(tmp_path / "m", "cpu", "default", 1)
     assert engine.translator.compute_type == "float32"
-    with pytest.raises(UserError, match="has no VNNI, and int8 of .* overflows"):
+    with pytest.raises(UserError, match="without VNNI, as here, int8 of .* overflows"):
         CTranslate2Engine(tmp_path / "m", "cpu", "int8", 1)
     monkeypatch.setattr(ctranslate2_engine, "has_vnni", lambda: True)
     engine = CTranslate2Engine(tmp_path / "m", "cpu", "default", 1)

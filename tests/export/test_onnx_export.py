@@ -157,5 +157,5 @@ def test_what_the_graphs_lack_is_refused(tmp_path):
     bundle = write_toy_bundle(tmp_path, model=flags)
     with pytest.raises(UserError, match="no counterpart of --attention-window 3"):
         export_to_onnx(bundle, tmp_path / "out")
-    with pytest.raises(UserError, match="no --quantization bfloat16; give int8"):
+    with pytest.raises(UserError, match="no --quantization bfloat16: give int8"):
         export_to_onnx(bundle, tmp_path / "out", "bfloat16")

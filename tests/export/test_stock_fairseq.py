@@ -198,6 +198,7 @@ def ours_with(task: SimpleNamespace, **changes) -> tuple[VaswaniTransformer, dic
     changes = {"layer_norm_eps": 1e-5, "dropout": 0.4, **changes}
     model = shake(make_model(task, **changes))
     section = {"_name": "vaswani_debug", **SIZES, **changes, "d_k": None, "d_v": None}
+    del section["initial_weights"]  # of which a stock checkpoint says nothing
     state = {"cfg": {"model": section}, "model": model.state_dict()}
     return model, state
 
