@@ -60,8 +60,7 @@ def test_help_ends_with_an_example_that_parses(name):
     done = vaswani(name, "--help")
     assert done.code == 0 and done.out.startswith(f"usage: vaswani {name} ")
     _, example = done.out.split("\nexample:\n  ")
-    command = re.search(r"\$\((.*)\)", example)  # of another program, with ours in it
-    example = command[1] if command else example
+    example = (re.search(r"\$\((.*)\)", example) or ["", example])[1]  # ours in another's
     words = re.findall(r'"[^"]*"|[^\s"\\]+', example.partition("<")[0])
     assert words[:2] == ["vaswani", name]
     PARSERS[name].parse_args([word.strip('"') for word in words[2:]])

@@ -1,4 +1,4 @@
-"""A translation model that has learned nothing is told from one that has."""
+"""The warning of a translation model that has learned nothing; none of one that has."""
 
 from statistics import fmean
 

@@ -17,10 +17,8 @@ from vaswani_plugin.modules.transformer import LanguageModel
 from vaswani_plugin.search.plain_models import TextModel
 
 LIMITS = {"tokens_per_sample": 40, "add_bos_token": False, "max_target_positions": None}
-SIZES = {
-    **{"d_model": 16, "d_ff": 24, "decoder_layers": 3, "heads": 4, "dropout": 0.0},
-    "initial_weights": "own",
-}
+SIZES = {"d_model": 16, "d_ff": 24, "decoder_layers": 3, "heads": 4, "dropout": 0.0}
+SIZES |= {"initial_weights": "own"}
 ONE_LAYER_SIZES = {"d_model": 16, "d_hidden": 12, "d_ff": 20}
 LSTM_SIZES = {"d_model": 10, "units": 14, "layers": 3}
 NO_DROPOUT = {

@@ -1,4 +1,4 @@
-"""What fairseq is told: `vaswani archs`, the named architectures, and `vaswani user-dir`."""
+"""`vaswani archs` lists the architectures, `vaswani user-dir` prints the plugin's folder."""
 
 import json
 from dataclasses import fields

@@ -65,8 +65,9 @@ class VaswaniAdam(FairseqOptimizer):
         params, given = list(params), cfg.adam_betas
         try:
             first, second = betas = tuple(map(float, ast.literal_eval(str(given))))
-            assert 0 <= first < 1 and 0 <= second < 1
-        except (AssertionError, SyntaxError, TypeError, ValueError):
+            if not (0 <= first < 1 and 0 <= second < 1):
+                raise ValueError
+        except (SyntaxError, TypeError, ValueError):
             raise UserError(
                 f"--adam-betas {given}: must be two numbers from 0 to below 1, as in '(0.9, 0.98)'"
             ) from None

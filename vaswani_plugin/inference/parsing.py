@@ -1,8 +1,9 @@
 """A parser for Python: tokenized sentences in, constituency trees out (section 6.3).
 
-parser = Parser.from_pretrained("work/parsing/model")
-print(parser.parse("the dog barks").bracketing)
+    parser = Parser.from_pretrained("work/parsing/model")
+    print(parser.parse("the dog barks").bracketing)
 
+A sentence without words has no trees.
 """
 
 from collections.abc import Iterable, Iterator

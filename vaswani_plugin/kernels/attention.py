@@ -1,7 +1,7 @@
 """Eq. 1 by PyTorch's own function, which never stores the weights.
 
 Replaces `modules.attention.scaled_dot_product_attention`, on any device, where nobody asks for the
-weights. Gain: `vaswani_tiny` trains 1.2 times as fast on a CPU; on a GPU the gain is memory, too.
+weights. Its gain is memory, and time where sequences are long.
 
 cuDNN's function, which PyTorch may choose on a GPU, plans each shape that it hasn't seen for about
 10 ms, and nearly every batch of sentences has a new one: PyTorch's other functions do these calls.

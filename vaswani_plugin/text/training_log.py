@@ -1,7 +1,7 @@
 """Reads a training and its curves from the log of fairseq-train, in any `--log-format` but none.
 
-The kind of a line's statistics is told by their text, not by the logger's name before it, which
-Hydra, `--log-file` and Python write in other ways.
+The text of a line says which statistics it has. The logger's name before it is not read: Hydra,
+`--log-file` and Python write it in other ways.
 """
 
 import json

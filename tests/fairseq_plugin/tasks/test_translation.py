@@ -215,11 +215,11 @@ def test_the_bleu_of_a_validation():
         with metrics.aggregate(new_root=True) as aggregator:
             for batch in batches:
                 bleu = BLEU().corpus_score(hypotheses[batch], [references[batch]])
-                sums = {f"_bleu_counts_{n}": bleu.counts[n] for n in range(4)}
-                sums |= {f"_bleu_totals_{n}": bleu.totals[n] for n in range(4)}
+                kinds = ("counts", "totals")
+                sums = {f"_bleu_{k}_{n}": getattr(bleu, k)[n] for k in kinds for n in range(4)}
                 sums |= {"_bleu_sys_len": bleu.sys_len, "_bleu_ref_len": bleu.ref_len}
-                sizes = {"loss": 1.0, "ntokens": 3, "nsentences": 1, "sample_size": 3}
-                task.reduce_metrics([{**sizes, **sums}], CrossEntropyCriterion(task, False))
+                sums |= {"loss": 1.0, "ntokens": 3, "nsentences": 1, "sample_size": 3}
+                task.reduce_metrics([sums], CrossEntropyCriterion(task, False))
         return aggregator.get_smoothed_values()["bleu"]
 
     assert logged(slice(0, 1)) == 0
