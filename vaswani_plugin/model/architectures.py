@@ -55,11 +55,7 @@ ARCHITECTURES = (
     Architecture("vaswani_d_drop00", "Table 3 (D)", {"dropout": 0.0}),
     Architecture("vaswani_d_drop02", "Table 3 (D)", {"dropout": 0.2}),
     Architecture("vaswani_e_learned", "Table 3 (E)", {"positions": "learned"}),
-    Architecture(
-        "vaswani_tiny",
-        "ours, after Wu et al. 2021",
-        TINY,
-    ),
+    Architecture("vaswani_tiny", "ours, after Wu et al. 2021", TINY),
     Architecture("vaswani_base_prenorm", "tensor2tensor's later default", {"norm": "pre"}),
     Architecture("vaswani_tiny_prenorm", "ours, with the same", {**TINY, "norm": "pre"}),
     Architecture(
@@ -113,10 +109,7 @@ LANGUAGE_MODELS = (
     Architecture(
         "vaswani_lm_debug",
         "ours, for tests",
-        {
-            **{"decoder_layers": 2, "d_model": 32, "d_ff": 64, "heads": 4},
-            "initial_weights": "own",
-        },
+        {**{"decoder_layers": 2, "d_model": 32, "d_ff": 64, "heads": 4}, "initial_weights": "own"},
     ),
 )
 ONE_LAYER = (

@@ -123,11 +123,7 @@ class RecurrentLanguageModel(nn.Module):
         return locked_dropout(x, p.outputs, training), after
 
     def _run(
-        self,
-        lstm: nn.Module,
-        x: Tensor,
-        state: tuple[Tensor, ...] | None,
-        lengths: Tensor | None,
+        self, lstm: nn.Module, x: Tensor, state: tuple[Tensor, ...] | None, lengths: Tensor | None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """One layer: x (B, T, I) -> (B, T, O), and its state, each (1, B, O)."""
         length = x.size(1)

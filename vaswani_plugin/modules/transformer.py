@@ -11,12 +11,7 @@ from typing import NamedTuple
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vaswani_plugin.modules.attention import (
-    MultiHeadAttention,
-    Window,
-    neighbourhood,
-    padding_mask,
-)
+from vaswani_plugin.modules.attention import MultiHeadAttention, Window, neighbourhood, padding_mask
 from vaswani_plugin.modules.cache import WholeSequence
 from vaswani_plugin.modules.embedding import (
     Embedding,
@@ -213,10 +208,7 @@ class LanguageModel(Stack):
         self.projection = embedding
 
     def forward(
-        self,
-        tokens: Tensor,
-        cache: WholeSequence | None = None,
-        right_padded: bool = False,
+        self, tokens: Tensor, cache: WholeSequence | None = None, right_padded: bool = False
     ) -> Output:
         """Compute the features of each next token of texts shifted right; see `Decoder.forward`."""
         cache = WholeSequence() if cache is None else cache

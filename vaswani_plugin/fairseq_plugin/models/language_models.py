@@ -106,10 +106,7 @@ class OneLayerDecoder(OneLayerLanguageModel, TextDecoder):
     """`modules.one_layer.OneLayerLanguageModel` as fairseq's models expect it."""
 
     def forward(
-        self,
-        src_tokens: Tensor,
-        src_lengths: Tensor | None = None,
-        features_only: bool = False,
+        self, src_tokens: Tensor, src_lengths: Tensor | None = None, features_only: bool = False
     ) -> tuple[Tensor, Extra]:
         """Predict each next word; see `LanguageDecoder.forward`. There is no cache."""
         features = super().forward(src_tokens)
