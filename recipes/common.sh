@@ -138,8 +138,9 @@ attempt() { # COMMAND...: in a process group of its own, so that a signal reache
   set -m
   (
     trap 'exit $(($? ? $? : 143))' INT TERM HUP USR1 # when the program that runs has ended
-    { while kill -0 $$ && sleep 2; do :; done && kill -s TERM 0; } >/dev/null 2>&1 3>&- 8>&- & # kill -9
-    watch=$! && trap 'kill "$watch" 2>/dev/null || true' EXIT
+    # kill -9 of the recipe ends the step, too; a signal to the step must not end this watch's sleep
+    { trap '' INT TERM HUP USR1 && while kill -0 $$; do sleep 2; done && kill -s TERM 0; } >/dev/null 2>&1 3>&- 8>&- &
+    watch=$! && trap 'kill -s KILL "$watch" 2>/dev/null || true' EXIT
     "$@"
   ) >>"$log" 2>&1 </dev/null &
   child=$!
