@@ -108,6 +108,7 @@ def opened(chromium, tmp_path):
     attended = make_attended()
     (tmp_path / "page.html").write_text(page(attended, START), encoding="utf-8")
     with chromium.new_page(viewport={"width": 1000, "height": 800}) as tab:
+        tab.set_default_timeout(120_000)
         tab.goto((tmp_path / "page.html").as_uri())
         yield tab, attended.kinds
         assert not tab.console_messages() and not tab.page_errors()

@@ -42,6 +42,7 @@ def says(tab, name: str, text: str | re.Pattern) -> None:
 def opened(chromium, service):
     """The page in a wide window."""
     with chromium.new_page(viewport={"width": 1100, "height": 900}) as tab:
+        tab.set_default_timeout(120_000)
         shown = tab.goto(service.url + "/")
         assert shown.headers["content-security-policy"] == policy()
         says(tab, "source-name", "English")
@@ -107,6 +108,7 @@ def test_no_text_becomes_markup(opened):
 def test_errors_are_shown_and_a_key_is_asked_for(chromium):
     started = running(fake_service(keys=["k"], limits={"queue": 3}))
     with started as service, chromium.new_page() as tab:
+        tab.set_default_timeout(120_000)
         tab.goto(service.url + "/")
         tab.fill("#text", "Hello")
         tab.click("#translate")
