@@ -12,6 +12,7 @@ import pytest
 from toy_bundle import write_toy_bundle
 
 from tests.conftest import PLUGIN, REPO
+from vaswani_plugin.version import __version__
 
 OUTSIDE = (".git", ".venv", "work", "build", "dist", "__pycache__", "*.egg-info", ".ci", ".github")
 BUILD = "from setuptools import build_meta as b; import sys; print(getattr(b, sys.argv[1])('.'))"
@@ -66,6 +67,13 @@ def test_the_wheel_holds_every_file_of_the_plugin(wheel):
     assert {Path(name).name for name in names} >= {"LICENSE", "NOTICE", "entry_points.txt"}
 
 
+def test_one_version(wheel):
+    assert wheel.name.startswith(f"vaswani_plugin-{__version__}-")
+    for name, line in (("CITATION.cff", f"version: {__version__}"), ("CHANGELOG.md", "## [{}]")):
+        lines = (REPO / name).read_text(encoding="utf-8").split("\n")
+        assert any(each.startswith(line.format(__version__)) for each in lines), name
+
+
 def test_the_wheel_runs_away_from_the_checkout(wheel, tmp_path):
     """Unpacked into an empty folder; the packages of the environment serve as its dependencies."""
     with zipfile.ZipFile(wheel) as archive:
@@ -75,6 +83,8 @@ def test_the_wheel_runs_away_from_the_checkout(wheel, tmp_path):
     assert found.strip() == str(tmp_path / "site" / "vaswani_plugin" / "__init__.py")
     command = (sys.executable, "-m", "vaswani_plugin.cli", "archs")
     assert "vaswani_base" in call(*command, cwd=tmp_path, PYTHONPATH=str(tmp_path / "site"))
+    version = call(*command[:-1], "--version", cwd=tmp_path, PYTHONPATH=str(tmp_path / "site"))
+    assert version == f"vaswani {__version__}\n"
 
 
 @pytest.mark.slow

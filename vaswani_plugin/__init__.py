@@ -9,6 +9,8 @@ import sys
 from importlib import import_module
 from typing import Any
 
+from vaswani_plugin.version import __version__
+
 PUBLIC_NAMES = {
     "ARCHITECTURES": "vaswani_plugin.model.architectures",
     "BeamSearchGenerator": "vaswani_plugin.fairseq_plugin.generator",
@@ -25,7 +27,7 @@ PUBLIC_NAMES = {
 }
 """Public names and their modules. A module is imported when its name is first used."""
 
-__all__ = ["register", *PUBLIC_NAMES]
+__all__ = ["__version__", "register", *PUBLIC_NAMES]
 
 
 def register() -> None:

@@ -25,6 +25,7 @@ from vaswani_plugin.text.settings import (
     read_settings_file,
     settings_from,
 )
+from vaswani_plugin.version import __version__
 
 REQUIRED = {
     "source_language": "en",
@@ -127,6 +128,8 @@ def write_settings(folder, content) -> None:
     ("changes", "part"),
     [
         ({"version": 2}, "its version is 2, this program reads 1"),
+        ({"made_by": "99.0.1", "new": 1}, "by vaswani_plugin 99.0.1, this is"),
+        ({"made_by": [1]}, "by vaswani_plugin [1], this is"),
         ({"tokenizer": ...}, "tokenizer: needed, as in tokenizer=VALUE"),
         ({"tokenizer": "mose"}, "tokenizer is 'mose': must be moses or none"),
         ({"beam": True}, "beam is True: must be a number or null"),
@@ -145,7 +148,9 @@ def test_bad_settings_are_named(tmp_path, changes, part):
 def test_settings_of_text_are_written_and_read(tmp_path):
     settings = TextSettings("bpe", "codes", article_tokens=30, summary_tokens=10, beam=4)
     assert settings.files() == ["model.pt", "dict.txt", "codes"]
-    (tmp_path / "preprocessing.json").write_text(settings.to_json())
+    patched = settings.to_json().replace(__version__, f"{__version__}.post1")
+    (tmp_path / "preprocessing.json").write_text(patched)
+    assert json.loads(settings.to_json())["made_by"] == __version__
     for name in settings.files():
         (tmp_path / name).touch()
     assert read_settings(tmp_path) == settings

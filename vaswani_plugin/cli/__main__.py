@@ -15,6 +15,7 @@ from importlib import import_module
 
 from vaswani_plugin.cli.command import make_parser, summary
 from vaswani_plugin.text.programs import exit_code
+from vaswani_plugin.version import __version__
 
 COMMANDS = {
     **dict.fromkeys(("archs", "user-dir"), "archs"),
@@ -43,7 +44,7 @@ def overview() -> str:
     """The text of ``vaswani --help``: every command with its first sentence."""
     width = max(map(len, COMMANDS))
     rows = [f"  {name:<{width}}  {summary(load_command(name))}" for name in COMMANDS]
-    usage = f"usage: {PROGRAM} <command> [arguments]"
+    usage = f"usage: {PROGRAM} <command> [arguments], {PROGRAM} --version"
     details = f"'{PROGRAM} <command> --help' shows a command's arguments and an example."
     return "\n".join([usage, "", "commands:", *rows, "", details])
 
@@ -61,6 +62,9 @@ def main(argv: list[str] | None = None) -> int:
     """
     argv = sys.argv[1:] if argv is None else argv
     name, is_help = argv[0] if argv else "", argv[:1] in (["-h"], ["--help"])
+    if name == "--version":
+        print(PROGRAM, __version__)
+        return 0
     if not is_help and name not in COMMANDS:
         print(f"{PROGRAM}: error: {_unknown(name)}" if argv else overview(), file=sys.stderr)
         return 2

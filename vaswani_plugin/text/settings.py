@@ -6,7 +6,7 @@ A bundle is a folder with everything that translating text needs:
     dict.en.txt           the dictionaries, one a language
     dict.de.txt
     codes                 the subword model, under the name that preprocessing.json gives it
-    preprocessing.json    `"version": 1` and the fields of `Settings`
+    preprocessing.json    `"version": 1`, `made_by` (our version), and the fields of `Settings`
     README.md             the model card, for people
 
 A language model's bundle has one dictionary, dict.txt, and the fields of `TextSettings`. A parser's
@@ -15,7 +15,9 @@ preprocessing.json is written last: a folder that has it is complete.
 """
 
 import json
+import re
 from dataclasses import MISSING, asdict, dataclass, fields
+from math import inf
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args
@@ -23,6 +25,7 @@ from typing import Any, Literal, get_args
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, dictionary_names
 from vaswani_plugin.text.lines import read_json
+from vaswani_plugin.version import __version__
 
 VERSION = 1
 MODEL = "model.pt"
@@ -62,7 +65,8 @@ class _Fields:
 
     def to_json(self) -> str:
         """Returns the text of preprocessing.json."""
-        return json.dumps({"version": VERSION, **asdict(self)}, indent=2, ensure_ascii=False)
+        head = {"version": VERSION, "made_by": __version__}
+        return json.dumps(head | asdict(self), indent=2, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
@@ -150,6 +154,10 @@ def read_settings(folder: Path) -> AnySettings:
 def read_settings_file(path: Path) -> AnySettings:
     """Reads a preprocessing.json and no other file; raises the errors of `read_settings`."""
     content = read_json(path, "make the bundle again")
+    made_by = content.pop("made_by", "0.1")  # earlier ones don't say
+    if _release(made_by) > _release(__version__):
+        versions = f"made by vaswani_plugin {made_by}, this is {__version__}"
+        raise UserError(f"{path}: {versions}: install that one, or a later one")
     version = content.pop("version", None)
     if version != VERSION:
         versions = f"its version is {version!r}, this program reads {VERSION}"
@@ -165,6 +173,12 @@ def read_settings_file(path: Path) -> AnySettings:
         if name in (".", "..") or name != Path(name).name:
             raise UserError(f"{path}: names {name!r}, which is no file of the folder itself")
     return settings
+
+
+def _release(version: object) -> tuple[float, ...]:
+    """Major and minor number: a patch changes no file. What is no version is later than any."""
+    found = re.fullmatch(r"(\d{1,9})\.(\d{1,9})(\..*)?", str(version))
+    return (int(found[1]), int(found[2])) if found else (inf,)
 
 
 def settings_from(content: dict[str, Any], kind: type[AnySettings] = Settings) -> AnySettings:
