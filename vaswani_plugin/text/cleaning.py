@@ -12,7 +12,7 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -127,23 +127,24 @@ def read_rows(
         raise UserError(f"{' '.join(paths)}: give two files, or one with a column a side")
     headings = ["source", "target"], [code.lower() for code in languages]
     if len(paths) == 2:
-        rows: Iterable[list[str]] = map(list, read_pairs(*paths))
+        rows: Iterable[Sequence[str]] = read_pairs(*paths)
     else:
         rows = (line.split("\t") for line in read_text(paths[0]))
-    chosen, count = columns or (0, 1), 2
+    source, target = columns or (0, 1)
+    count = 2
     for number, row in enumerate(rows, start=1):
         if number == len(paths) == 1:
             names = [name.strip().lower() for name in row]
             heading = next((each for each in headings if set(each) <= set(names)), None)
             if heading and not columns:
-                chosen = names.index(heading[0]), names.index(heading[1])
+                source, target = names.index(heading[0]), names.index(heading[1])
             if heading or columns:
                 count = len(row)
-            if max(chosen) >= count:
+            if max(source, target) >= count:
                 raise UserError(f"--columns: {paths[0]} has {count} columns")
             if heading:
                 continue
-        sides = [row[column] for column in chosen] if len(row) == count else []
+        sides = (row[source], row[target]) if len(row) == count else ()
         yield f"{paths[0]}:{number}", tuple(map(remove_invisible, sides))
 
 
