@@ -263,7 +263,7 @@ train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its l
   elif ((each > 1)); then
     command+=(--distributed-world-size "$each")
   fi
-  "${command[@]}" | python "$root/recipes/lib/steps.py" progress 2>&3 3>&-
+  "${command[@]}" | python "$root/recipes/lib/steps.py" progress "$log" 2>&3 3>&-
 }
 
 average() { # FLAG N: WORK/averaged.pt of N checkpoints, or of all that a short training has left

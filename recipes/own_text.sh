@@ -67,7 +67,7 @@ step pieces every raw pieces python "$prep/wordpiece.py" apply --model "$model"
 step binarize binarize "$work/pieces" --dictionary "$dictionary"
 bleu=(--eval-bleu-remove-bpe sentencepiece) # of words; of pieces where text has no spaces between words
 if [[ -z $dry_run ]] && (($(grep -c '[^ ] [^ ]' "$work/raw/train.$target") * 2 < pairs)); then bleu=(--eval-tokenized-bleu); fi
-step train train "${training[@]}" --eval-bleu "${bleu[@]}" --eval-bleu-args '{"beam": 1}' \
+step train train "${training[@]}" --eval-bleu "${bleu[@]}" --eval-bleu-args '{"beam": 1}' --eval-bleu-print-samples \
   --best-checkpoint-metric bleu --maximize-best-checkpoint-metric \
   --patience $patience --keep-best-checkpoints 5 --no-epoch-checkpoints \
   --save-interval 1000000 --validate-interval 1000000 --keep-interval-updates 1 \

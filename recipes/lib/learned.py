@@ -1,21 +1,33 @@
-"""Whether a translation model has learned something: its scores beside those of no model."""
+"""Whether a translation model has learned something, and what would help it."""
 
 from collections import Counter
 from itertools import islice
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+import numpy as np
 from sacrebleu.metrics.chrf import CHRF
 
 from vaswani_plugin import Translator
 from vaswani_plugin.metrics.bleu import corpus_score, sacrebleu_metric, tokenizer_of
+from vaswani_plugin.text.binary import read_numbers
+from vaswani_plugin.text.dictionary import UNK
 from vaswani_plugin.text.lines import read_lines
+from vaswani_plugin.text.training_log import TrainingRun
 
 PAIRS = 200
 """Scored at most."""
 LEAST_RATIO = 1.4
 """Of the losses with other sources and with the right ones: 1.1 where only length and punctuation
 are taken from the source, 1.7 where a model begins to translate, above 2 where it does."""
+
+MORE_TEXT = (
+    ": it is learned by heart. More pairs would help most, then fine-tuning a model of more text "
+    "(recipes/own_text.sh --init-from)."
+)
+LARGER = ": the text has more to teach. A larger model may help (-- --d-model 256 --d-ff 1024)."
+SUCH_TEXT = "such text in training would help"
 
 
 def losses(translator: Translator, pairs: list[tuple[str, str]]) -> list[float]:
@@ -72,3 +84,33 @@ def learned(work: Path) -> dict[str, Any]:
         warning = "the translations hardly depend on their sources: the loss is {:.2f} nats a "
         warning = (warning + "subword with the right sources and {:.2f} with others").format(*found)
     return result | {"losses": found, "warning": warning}
+
+
+def advice(work: Path, training: TrainingRun) -> list[str]:
+    """What would help next, in sentences: by the curves, the test set's pieces and its lengths."""
+    lines, points = [], [point for point in training.valid if "loss" in point]
+    scores = [point.get("bleu", -point["loss"]) for point in points]
+    if scores and scores[-1] == max(scores):
+        more = f"the same command with --continue {2 * training.updates} goes on"
+        lines.append(f"Validation was still getting better: {more} (without --minutes).")
+    elif points and training.train:
+        losses = fmean(p["loss"] for p in training.train[-10:]), min(p["loss"] for p in points)
+        said = "The loss is {:.2f} bits on the training text and at best {:.2f} on validation text"
+        lines.append(said.format(*losses) + (MORE_TEXT if losses[0] < losses[1] else LARGER))
+    for path in (work / "data-bin").glob("test.*-*.*.idx"):
+        _, pair, language, _ = path.name.split(".")
+        if pair.startswith(f"{language}-"):
+            (_, trained), (pieces, lengths) = (
+                read_numbers(path.with_name(f"{split}.{pair}.{language}"))
+                for split in ("train", "test")
+            )
+            longest = np.quantile(trained, 0.99)
+            unknown, long = np.mean(pieces == UNK), np.mean(lengths > longest)
+            if unknown > 0.005:
+                lines.append(f"{unknown:.1%} of the test sources' pieces are unknown: {SUCH_TEXT}.")
+            if long > 0.05:
+                lines.append(
+                    f"{long:.0%} of the test sources are longer than 99% of those in training "
+                    f"({longest:.0f} pieces): {SUCH_TEXT}."
+                )
+    return lines

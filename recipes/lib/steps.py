@@ -1,6 +1,6 @@
 """What common.sh can't say in a few lines of shell.
 
-fairseq-train ... | python steps.py progress        shows its JSON log as one line; passes it on
+fairseq-train ... | python steps.py progress LOG    shows its JSON log, which goes on to LOG
 python steps.py finish WORK RECIPE TITLE bleu=FILE  WORK/result.json, and a line for people
 python steps.py flags BUNDLE                        fairseq-train's flags for a model like it
 """
@@ -8,11 +8,14 @@ python steps.py flags BUNDLE                        fairseq-train's flags for a 
 import hashlib
 import json
 import math
+import os
 import re
 import signal
 import sys
 import time
+from contextlib import suppress
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,54 +25,103 @@ sys.path.insert(0, str(ROOT))
 from tqdm import tqdm  # noqa: E402
 
 from vaswani_plugin.errors import UserError  # noqa: E402
+from vaswani_plugin.text.lines import read_lines  # noqa: E402
 from vaswani_plugin.text.programs import run  # noqa: E402
+from vaswani_plugin.text.training_log import read_curves, read_training  # noqa: E402
 
 REMEDY = (
     "Does line N of one file translate line N of the other? Then more updates or pairs may help, "
     "with little text the settings of recipes/own_text.sh: docs/how-to/errors.md."
 )
 PACKAGES = {"torch": "torch", "fairseq": "fairseq-fixed", "plugin": "vaswani-plugin"}
-MAX_UPDATE = re.compile(r"'max_update': (\d+)")
+LIMITS = re.compile(r"'max_update': (\d+), 'stop_time_hours': ([\d.]+)")
 PATIENCE = re.compile(r"'patience': \d")  # -1: validation does not end the training
-RECORD = re.compile(r"\| (train_inner|valid) \| (\{.*\})$")
+RECORD = re.compile(r"\| (train_inner|valid|sample) \| (\{.*\})$")
 OF_THE_TRAINING = ("_name", "dropout", "attention_dropout", "activation_dropout", "compile")
 OF_THE_TRAINING += ("checkpoint_activations", "max_source_positions", "max_target_positions")
 
 
-def progress() -> None:
-    """On a terminal the line is rewritten, elsewhere a new one follows every minute.
+def progress(log: str) -> None:
+    """Show a training: on a terminal as a bar, elsewhere in a line every half minute.
 
-    The first says how long the training takes at its speed so far.
+    Each validation adds its scores and the translations that fairseq-train logs, and draws
+    WORK/curves.png again, in at most a fiftieth of the time.
     """
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(each, signal.SIG_IGN)  # fairseq-train ends first, and saves
-    hidden = None if sys.stderr.isatty() else True
-    shape = "{desc}{n_fmt}/{total_fmt} updates, {postfix}, {remaining} left"
-    bar = tqdm(unit=" updates", disable=hidden, bar_format=shape)
-    total, valid, first, shown = 0, "", None, 0.0
+    os.nice(10)  # it also comes first
+    path, terminal = Path(log), sys.stderr.isatty()
+    width = (os.get_terminal_size(2).columns or 80) if terminal else None
+    picture = path.parents[1] / f"{path.stem.replace('train', 'curves')}.png"
+    shape = "{percentage:3.0f}% {bar} {desc}"
+    bar = tqdm(disable=not terminal, bar_format=shape, dynamic_ncols=True)
+    total, hours, before, valid, best = 0, 0.0, 0.0, "", -math.inf
+    first, shown, free, samples, undrawn = None, -math.inf, 0.0, [], False
     for line in sys.stdin:
         sys.stdout.write(line)
         sys.stdout.flush()
-        if not total and (setting := MAX_UPDATE.search(line)):
-            total = bar.total = int(setting[1])
+        if setting := LIMITS.search(line):
+            total, hours = int(setting[1]), float(setting[2])
+            bar.total = total
+        if hours and "Loaded checkpoint" in line:
+            points = chain(*read_curves(read_lines(path), log).values())
+            before = max((point.get("seconds", 0) for point in points), default=0)
         if not (found := RECORD.search(line.rstrip())):
             continue
         record, now = json.loads(found[2]), time.monotonic()
-        if found[1] == "valid":
-            valid = f", validation perplexity {float(record['valid_ppl']):.2f}"
-            continue
-        done = int(record["num_updates"])
-        text = f"loss {record['loss']}, {float(record['wps']):,.0f} tokens/s{valid}"
-        bar.set_postfix_str(text, refresh=False)
-        bar.update(done - bar.n)
-        if first is None and float(record["ups"]) > 0:  # of its first update fairseq knows none
-            minutes = math.ceil((total - done) / float(record["ups"]) / 60)
-            print(f"at most {minutes:,} min for {total:,} updates", file=sys.stderr)
-            first, shown = done, now
-        elif first is not None and hidden and now - shown > 60:
-            shown = now
-            print(f"update {done:,} of {total:,}, {text}", file=sys.stderr)
+        if found[1] == "sample":
+            samples += [f"  {key:12} {as_text(value)}" for key, value in record.items()] + [""]
+        elif found[1] == "valid":
+            score = float(record.get("valid_bleu", -float(record["valid_loss"])))
+            valid, undrawn = f", validation {record['valid_loss']}", True
+            text = f"update {int(record['valid_num_updates']):,}: validation loss "
+            text += f"{record['valid_loss']}, perplexity {record['valid_ppl']}"
+            for key, name in (("bleu", "BLEU"), ("chrf", "chrF")):
+                text += f", {name} {record[f'valid_{key}']}" if f"valid_{key}" in record else ""
+            text += ", the best so far" if score > best else f", best: {abs(best):.2f}"
+            lines = [each[:width] for each in (text, *samples[:-1])]
+            tqdm.write("\n".join(lines), file=sys.stderr)
+            best, samples = max(best, score), []
+            if now > free:
+                draw_curves(path, picture)
+                undrawn = False
+                free = time.monotonic() + 50 * (time.monotonic() - now)
+        elif float(record["ups"]) > 0:  # of its first update fairseq knows none
+            done, wall = int(record["num_updates"]), float(record.get("wall", 0))
+            first = first or (done, wall)
+            pace = 1 / float(record["ups"])
+            if wall > first[1] + 30 and done > first[0]:  # with validations
+                pace = (wall - first[1]) / (done - first[0])
+            left = (total - done) * pace
+            if hours:
+                left = max(0, min(left, 3600 * hours - before - wall))
+            speed, loss = f"{float(record['wps']):,.0f} tokens/s", f"loss {record['loss']}{valid}"
+            left = f"at most {math.ceil(left / 60):,} min left"
+            text = f"{done:,}/{total:,} updates, {left}, {speed}, {loss}"
+            bar.n = done
+            bar.set_description_str(text)
+            if not terminal and now - shown > 30:
+                shown = now
+                print(text, file=sys.stderr, flush=True)
     bar.close()
+    if undrawn:
+        draw_curves(path, picture)
+
+
+def as_text(pieces: str) -> str:
+    """A logged translation as running text: BLEU of pieces leaves sentencepiece's."""
+    if "▁" in pieces:
+        pieces = pieces.replace(" ", "").replace("▁", " ").strip()
+    return re.sub("UNKNOWNTOKENIN(HYP|REF)", "<unk>", pieces)
+
+
+def draw_curves(log: Path, picture: Path) -> None:
+    """Loss, BLEU and chrF so far; without them a training goes on."""
+    from vaswani_plugin.figures.curves import draw, read_run  # for a second
+
+    with suppress(OSError):
+        run = read_run(log, None, ["loss", "bleu", "chrf"])
+        draw([run], list(dict.fromkeys(key.split()[-1] for key in run["series"])), picture)
 
 
 def described(path: Path, work: Path) -> dict[str, Any]:
@@ -85,11 +137,11 @@ def finish(folder: str, recipe: str, title: str, *arguments: str) -> None:
     `title` is what was scored. `arguments` are KEY=FILE, JSON reports of `vaswani`; of several
     under one key each fills in what the earlier ones lack.
     """
+    from learned import advice, learned
+
     from vaswani_plugin import processor
     from vaswani_plugin.metrics.rouge import scores_of
-    from vaswani_plugin.text.lines import read_lines
     from vaswani_plugin.text.outputs import write_json
-    from vaswani_plugin.text.training_log import read_training
 
     work, reports = Path(folder), {}
     for argument in arguments:
@@ -114,8 +166,6 @@ def finish(folder: str, recipe: str, title: str, *arguments: str) -> None:
     }
     settings = work / "model" / "preprocessing.json"
     if "bleu" in reports and settings.is_file() and "source_language" in settings.read_text():
-        from learned import learned
-
         result["learned"] = learned(work)
     write_json(work / "result.json", result)
     mean = reports.get("averaged", {"inputs": [], "asked": 0})
@@ -126,10 +176,9 @@ def finish(folder: str, recipe: str, title: str, *arguments: str) -> None:
         f"parameters, {training.updates:,} updates, {fewer}{training.seconds / 60:.1f} min, "
         f"{training.tokens_per_second:,.0f} target tokens/s): {work / 'result.json'}"
     )
-    scores = [point.get("bleu", -point["loss"]) for point in training.valid]
-    if PATIENCE.search(log.read_text(encoding="utf-8")) and scores and scores[-1] == max(scores):
-        more = f"the same command with --continue {2 * training.updates} goes on"
-        print(f"Validation was still getting better: {more}.")
+    if PATIENCE.search(log.read_text(encoding="utf-8")):
+        for line in advice(work, training):
+            print(line)
     if warning := result.get("learned", {}).get("warning"):
         print(f"Warning: {warning}. {REMEDY}")
 

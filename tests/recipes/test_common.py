@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -407,11 +408,38 @@ def test_every_recipe_prints_its_commands_and_its_help(name, tmp_path):
     assert "--scale tiny" in shown.stdout and "shellcheck" not in shown.stdout
 
 
-def test_the_time_is_estimated_from_the_first_speed_that_fairseq_knows():
-    log = ["{'max_update': 1200,"]
-    for update, speed in ((1, "0"), (2, "2"), (3, "9")):
-        record = f'"loss": "9", "wps": "{speed}", "ups": "{speed}", "num_updates": "{update}"'
-        log.append(f"INFO | train_inner | {{{record}}}")
-    steps = [sys.executable, str(REPO / "recipes" / "lib" / "steps.py"), "progress"]
-    done = subprocess.run(steps, input="\n".join(log), capture_output=True, text=True, check=True)
-    assert done.stderr == "at most 10 min for 1,200 updates\n"
+@pytest.mark.parametrize("columns", [None, 72])
+def test_a_training_is_shown(columns, tmp_path):
+    """In a log, and on a terminal with as many columns: its time left, its scores and samples.
+
+    By the first speed that fairseq knows, later by the clock; at most the rest of --minutes.
+    """
+    log, record = tmp_path / "logs" / "train.log", "| INFO | {} | {{{}}}\n".format
+    inner = '"loss": "9", "wps": "{0}", "ups": "{0}", "num_updates": "{1}", "wall": "{2}"'
+    valid = '"valid_loss": "5", "valid_ppl": "32", "valid_bleu": "{}", "valid_num_updates": "{}"'
+    lines = ["{'max_update': 1200, 'stop_time_hours': 0.2, \n", "Loaded checkpoint x\n"]
+    for update, speed, wall in ((1, 0, 0), (2, 2, 1), (3, 9, 2), (102, 9, 52)):
+        lines.append(record("train_inner", inner.format(speed, update, wall)))
+        if update > 2:
+            long = '"source": "▁Wo ?", "translation": "UNKNOWNTOKENINHYP ' + "0" * 99 + '"'
+            lines += [record("sample", long), record("valid", valid.format(99 - update, update))]
+    log.parent.mkdir()
+    log.write_text(record("train_inner", inner.format(9, 1, 180)))
+    reader, writer = os.openpty() if columns else os.pipe()
+    if columns:
+        termios.tcsetwinsize(writer, (24, columns))
+    steps = [sys.executable, str(REPO / "recipes" / "lib" / "steps.py"), "progress", str(log)]
+    with log.open("a") as out, os.fdopen(reader, "rb", 0) as stream:
+        command = subprocess.Popen(steps, stdin=subprocess.PIPE, stdout=out, stderr=writer)
+        os.close(writer)
+        command.communicate("".join(lines).encode())
+        shown = stream.read(1 << 16).decode()
+    assert command.returncode == 0 and (tmp_path / "curves.png").stat().st_size > 1000
+    lines = [re.sub(r"^\d+%[ \u2588-\u258f]*", "", x.strip()) for x in re.split(r"[\r\n]+", shown)]
+    expected = ["2/1,200 updates, at most 9 min left, 2 tokens/s, loss 9"]
+    expected += ["update 3: validation loss 5, perplexity 32, BLEU 96, the best so far"]
+    expected += ["source       Wo?", f"translation  <unk> {'0' * (51 if columns else 99)}"]
+    expected += ["update 102: validation loss 5, perplexity 32, BLEU -3, best: 96.00"]
+    assert [line for line in expected if line not in lines] == []
+    later = "102/1,200 updates, at most 9 min left, 9 tokens/s, loss 9, validation 5"
+    assert any(len(line) > 30 and later.startswith(line) for line in lines) == bool(columns)

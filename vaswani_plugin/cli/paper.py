@@ -10,7 +10,7 @@ from vaswani_plugin.model.architectures import PAPER_VOCABULARY
 
 SHOWN = (0, 1, 2, 5, 10, 20, 50)
 """Distances of the printed products of positions."""
-SERIES = Literal["loss", "ppl", "lr", "wps", "gnorm"]
+SERIES = Literal["loss", "ppl", "lr", "wps", "gnorm", "bleu", "chrf"]
 
 
 def complexity(
@@ -138,7 +138,7 @@ def curves(
     output: Path | None = None,
     format: Format = "text",
 ) -> None:
-    """Training curves from fairseq's logs: loss, perplexity, learning rate, speed.
+    """Training curves from fairseq's logs: loss, perplexity, BLEU, learning rate, speed.
 
     Example: vaswani curves work/multi30k other/train.log --label ours theirs --output curves.png
 

@@ -14,9 +14,13 @@ SERIES = {
     "lr": ("learning rate", None),
     "wps": ("target tokens/s", max),
     "gnorm": ("gradient norm", None),
+    "bleu": ("BLEU", max),
+    "chrf": ("chrF", max),
 }
 """By field of fairseq's statistics: label of its axis, which value is best."""
 
+OF_VALIDATION = ("loss", "ppl", "bleu", "chrf")
+"""Not the speed or the learning rate of a validation."""
 COSTS = ("FLOPs", "minutes")
 
 Run = dict[str, Any]
@@ -40,8 +44,7 @@ def read_run(path: Path, label: str | None, names: list[str]) -> Run:
     training = curves.pop("train_inner", epochs)
     series = {}
     for subset, curve in {"": training, **curves}.items():
-        # Only loss and perplexity of validation are curves, not its speed or learning rate.
-        for name in names if not subset else [name for name in names if name in ("loss", "ppl")]:
+        for name in names if not subset else [name for name in names if name in OF_VALIDATION]:
             if points := [point for point in curve if name in point]:
                 series[f"{subset} {name}".strip()] = _series(points, name)
     if label is None:

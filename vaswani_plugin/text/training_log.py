@@ -102,6 +102,7 @@ class TrainingRun:
     seconds: float  # of all starts
     tokens_per_update: float  # of the target, without padding
     tokens_per_second: float  # the same, in the time of training alone
+    train: Curve
     valid: Curve
 
 
@@ -129,5 +130,6 @@ def read_training(lines: Iterable[str], name: str) -> TrainingRun:
         seconds=max(point.get("seconds", 0.0) for point in every),
         tokens_per_update=tokens / updates,
         tokens_per_second=tokens / seconds,
+        train=points,
         valid=curves.get("valid", []),
     )

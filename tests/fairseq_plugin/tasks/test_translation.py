@@ -1,6 +1,7 @@
 """The tasks: decoding is the papers' unless a flag says more; dictionaries; --amp on a CPU."""
 
 import argparse
+import json
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from fairseq.sequence_scorer import SequenceScorer
 from fairseq_flags import generation_config, training_config
 from model_factory import make_dictionary
 from omegaconf import OmegaConf
-from sacrebleu.metrics import BLEU
+from sacrebleu.metrics import BLEU, CHRF
 from search_setup import make_peaked_model, make_sample, make_translation_task
 from toy_bundle import write_checkpoint, write_data
 from toy_parser import write_tree_data
@@ -206,22 +207,37 @@ def test_amp_on_a_cpu_learns_as_float32_does(toy_data_bin, tmp_path):
     assert amp.losses != float32.losses
 
 
-def test_the_bleu_of_a_validation():
+def test_the_scores_of_a_validation(monkeypatch, caplog):
     """--eval-bleu: of all batches together, and 0 where the model writes nothing at all."""
-    hypotheses, references = ["", "a b c d e f", "a b c d"], ["a b", "a b c d e g", "a b c d"]
-    task = make_translation_task(SYMBOLS, eval_bleu=True)
+    task = make_translation_task(SYMBOLS, eval_bleu=True, eval_bleu_print_samples=True)
+    task.tokenizer = task.sequence_generator = None
+    targets = [[4, 5], [4, 5, 6, 7, 8, 10], [4, 5, 6, 7]]
+    outputs = [torch.tensor([*row, 2]) for row in ([], [4, 5, 6, 7, 8, 9], targets[2])]
+    hypotheses, references = (
+        [*map(task.tgt_dict.string, rows)] for rows in (outputs, map(torch.tensor, targets))
+    )
+    monkeypatch.setattr(
+        task, "inference_step", lambda *args: [[{"tokens": outputs[n]}] for n in args[2]["id"]]
+    )
+    losses = {"loss": 1.0, "ntokens": 3, "nsentences": 1, "sample_size": 3}
 
-    def logged(*batches: slice) -> float:
+    def logged(*batches: slice) -> tuple[float, float]:
         with metrics.aggregate(new_root=True) as aggregator:
             for batch in batches:
-                bleu = BLEU().corpus_score(hypotheses[batch], [references[batch]])
-                kinds = ("counts", "totals")
-                sums = {f"_bleu_{k}_{n}": getattr(bleu, k)[n] for k in kinds for n in range(4)}
-                sums |= {"_bleu_sys_len": bleu.sys_len, "_bleu_ref_len": bleu.ref_len}
-                sums |= {"loss": 1.0, "ntokens": 3, "nsentences": 1, "sample_size": 3}
-                task.reduce_metrics([sums], CrossEntropyCriterion(task, False))
-        return aggregator.get_smoothed_values()["bleu"]
+                sample = make_sample(targets[batch]) | {"id": torch.arange(3)[batch]}
+                sample["target"] = sample["net_input"]["src_tokens"]
+                step = task.valid_step(sample, torch.nn.Module(), lambda *_: (1, 3, {**losses}))
+                task.reduce_metrics([step[2]], CrossEntropyCriterion(task, False))
+        values = aggregator.get_smoothed_values()
+        return values["bleu"], values["chrf"]
 
-    assert logged(slice(0, 1)) == 0
-    expected = BLEU().corpus_score(hypotheses, [references]).score
-    assert logged(slice(0, 1), slice(1, 3)) == round(expected, 2) > 10
+    assert logged(slice(0, 1)) == (0, 0)
+    caplog.clear()
+    with caplog.at_level("INFO", "sample"):
+        scores = logged(slice(0, 1), slice(1, 3))
+    kinds = (BLEU(force=True), CHRF())
+    expected = [kind.corpus_score(hypotheses, [references]).score for kind in kinds]
+    assert [*scores] == [round(score, 2) for score in expected] and min(scores) > 10
+    shown = [json.loads(each.message) for each in caplog.records if each.name == "sample"]
+    pairs = zip(hypotheses, references, strict=True)
+    assert [[*each.values()] for each in shown] == [[r, h, r] for h, r in pairs]

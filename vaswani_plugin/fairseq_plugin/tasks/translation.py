@@ -1,6 +1,7 @@
 """Translation (section 6.1) and parsing (section 6.3), over fairseq's translation task."""
 
 import argparse
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -9,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from fairseq.data.iterators import EpochBatchIterating
 from fairseq.dataclass import ChoiceEnum
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.logging import metrics
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import EVAL_BLEU_ORDER, TranslationConfig, TranslationTask
-from fairseq.utils import split_paths
-from sacrebleu.metrics import BLEU
+from fairseq.utils import split_paths, strip_pad
+from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics.bleu import BLEUScore
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
@@ -34,6 +37,7 @@ from vaswani_plugin.search.well_formed import Grammar
 from vaswani_plugin.text.languages import languages_of
 
 logger = logging.getLogger(__name__)
+sample_logger = logging.getLogger("sample")
 
 BEYOND_OUR_SEARCH = {"constraints": False, "match_source_len": False, "diversity_rate": -1.0}
 """Options that only fairseq's generator supports, with the values at which they are not used."""
@@ -110,6 +114,40 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         )
         return batches
 
+    def valid_step(self, sample: dict[str, Any], model: Any, criterion: Any) -> tuple:
+        """See fairseq's task; with --eval-bleu, the sums that chrF needs are logged, too."""
+        loss, sample_size, output = super().valid_step(sample, model, criterion)
+        if self.cfg.eval_bleu:
+            output |= {f"_chrf_{n}": count for n, count in enumerate(self._chrf_counts)}
+        return loss, sample_size, output
+
+    def _inference_with_bleu(self, generator: Any, sample: dict[str, Any], model: Any) -> BLEUScore:
+        """fairseq's BLEU of a batch; chrF's counts stay in `_chrf_counts`.
+
+        --eval-bleu-print-samples logs the first three sentences of the set, instead of one a batch.
+        """
+
+        def text(tokens: torch.Tensor, unknown: str, dictionary: Any = self.tgt_dict) -> str:
+            real = strip_pad(tokens, dictionary.pad()).int().cpu()
+            words = dictionary.string(real, self.cfg.eval_bleu_remove_bpe, unk_string=unknown)
+            return self.tokenizer.decode(words) if self.tokenizer else words
+
+        found = self.inference_step(generator, [model], sample)
+        # as in fairseq's, an unknown word of the reference matches nothing
+        outputs = [text(best["tokens"], "UNKNOWNTOKENINHYP") for best, *_ in found]
+        references = [text(row, "UNKNOWNTOKENINREF") for row in sample["target"]]
+        if self.cfg.eval_bleu_print_samples:
+            sources = sample["net_input"]["src_tokens"]
+            for row, number in enumerate(sample["id"].tolist()):
+                if number < 3:
+                    shown = {"source": text(sources[row], "<unk>", self.src_dict)}
+                    shown |= {"translation": outputs[row], "reference": references[row]}
+                    sample_logger.info(json.dumps(shown, ensure_ascii=False))
+        counts = CHRF()._extract_corpus_statistics(outputs, [references])  # no public name
+        self._chrf_counts = np.sum(counts, axis=0).tolist()
+        tokenize = "none" if self.cfg.eval_tokenized_bleu else "13a"
+        return BLEU(tokenize=tokenize, force=True).corpus_score(outputs, [references])
+
     def reduce_metrics(self, logging_outputs: list[dict[str, Any]], criterion: Any) -> None:
         """See fairseq's task, which leaves batches out of --eval-bleu where nothing is written."""
         if any("_bleu_sys_len" in output for output in logging_outputs):
@@ -119,6 +157,11 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
                     metrics.log_scalar(f"_bleu_{name}", np.zeros(EVAL_BLEU_ORDER))
                 for name in ("_bleu_sys_len", "_bleu_ref_len"):
                     metrics.log_scalar(name, sum(out.get(name, 0) for out in logging_outputs))
+        if any("_chrf_0" in output for output in logging_outputs):
+            names = [f"_chrf_{n}" for n in range(3 * CHRF.CHAR_ORDER)]
+            sums = [float(sum(out.get(name, 0) for out in logging_outputs)) for name in names]
+            metrics.log_scalar("_chrf", np.array(sums))
+            metrics.log_derived("chrf", _chrf)
         super().reduce_metrics(logging_outputs, criterion)
 
     def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, **choose):
@@ -184,6 +227,11 @@ def _bleu(meters: Mapping[str, Any]) -> float:
     sums = {key: meters[f"_bleu_{name}"].sum for key, name in names.items()}
     lengths = {key: int(sums[key]) for key in ("sys_len", "ref_len")}
     return round(BLEU.compute_bleu(**{**sums, **lengths}, smooth_method="exp").score, 2)
+
+
+def _chrf(meters: Mapping[str, Any]) -> float:
+    """chrF of the counts of a validation so far."""
+    return round(CHRF()._compute_f_score(meters["_chrf"].sum), 2)
 
 
 @dataclass
