@@ -12,7 +12,7 @@ from model_factory import plain_transformer
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from vaswani_plugin.fairseq_plugin.generator import FairseqModel
-from vaswani_plugin.search import beam_search
+from vaswani_plugin.search import search
 from vaswani_plugin.search.models import Sources, TransformerModel
 
 BEAM, STEPS = 4, 8  # the first slots last for five
@@ -129,16 +129,16 @@ def test_without_looking_it_finds_the_same(settings, prefix, request):
 )
 def test_it_looks_once_in_several_steps(settings, as_on_a_device, monkeypatch):
     waits = _Waits()
-    step = beam_search.Ensemble.step
+    step = search.Ensemble.step
 
     def counted(self, *arguments):
         waits.step += 1
         return step(self, *arguments)
 
-    monkeypatch.setattr(beam_search.Ensemble, "step", counted)
+    monkeypatch.setattr(search.Ensemble, "step", counted)
     with waits:
         translate(settings, prefix=True)
     looked = {step for step in waits.by_step if step >= 0}
     last = max(looked)
-    assert last > 2 * beam_search.STEPS_BETWEEN_CHECKS
-    assert looked - {last} == set(range(0, last, beam_search.STEPS_BETWEEN_CHECKS))
+    assert last > 2 * search.STEPS_BETWEEN_CHECKS
+    assert looked - {last} == set(range(0, last, search.STEPS_BETWEEN_CHECKS))

@@ -8,7 +8,7 @@ import torch
 from search_setup import make_generator, make_peaked_model, make_sample, make_translation_task
 
 from tests.devices.test_search_waits import SETTINGS
-from vaswani_plugin.search import beam_search
+from vaswani_plugin.search import search
 
 SOURCES = [[5, 6, 7], [*range(8, 15)], [20], [9, 9, 9, 4], [30, 29, *range(4, 11)]]
 
@@ -43,13 +43,13 @@ def test_half_precision_and_samples_are_numbers(device, dtype, sampling):
 def test_it_waits_once_in_several_steps(real_device, monkeypatch):
     """By CUDA's own report, from the first step to the last."""
     translate(real_device, beam=4)  # cuBLAS and the allocator begin
-    waited, plain = [], beam_search.Ensemble.step  # number of waits before each step
+    waited, plain = [], search.Ensemble.step  # number of waits before each step
 
     def counted(self, tokens, parents):
         waited.append(len(reports))
         return plain(self, tokens, parents)
 
-    monkeypatch.setattr(beam_search.Ensemble, "step", counted)
+    monkeypatch.setattr(search.Ensemble, "step", counted)
     with warnings.catch_warnings(record=True) as reports:
         warnings.simplefilter("always")
         torch.cuda.set_sync_debug_mode("warn")
@@ -58,6 +58,6 @@ def test_it_waits_once_in_several_steps(real_device, monkeypatch):
         finally:
             torch.cuda.set_sync_debug_mode("default")
     in_step = [after - before for before, after in pairwise(waited)]
-    every = beam_search.STEPS_BETWEEN_CHECKS
+    every = search.STEPS_BETWEEN_CHECKS
     assert len(in_step) > 2 * every
     assert all(waits == 0 or step % every == 0 for step, waits in enumerate(in_step))

@@ -18,9 +18,9 @@ from search_setup import (
     outputs_of,
 )
 
-from vaswani_plugin.search.beam_search import BeamSearch
 from vaswani_plugin.search.finished import PaperRules
 from vaswani_plugin.search.models import Ensemble
+from vaswani_plugin.search.search import BeamSearch
 
 # fairseq caps the beam at V - 1: a dictionary of 130 of which three words are ever output
 # leaves room for all 3 + 9 + 27 + 81 = 120 outputs of up to 4 words.

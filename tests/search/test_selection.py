@@ -8,10 +8,9 @@ import pytest
 import search_reference
 import torch
 
-from vaswani_plugin.search.beam_search import best
+from vaswani_plugin.search.candidates import best, diverse_candidates, sampled_candidates
 from vaswani_plugin.search.finished import PaperRules
 from vaswani_plugin.search.options import length_penalty
-from vaswani_plugin.search.sampling import diverse_candidates, sampled_candidates
 
 
 def random_log_p(sentences, beams, vocabulary, seed=0):

@@ -10,7 +10,7 @@ import torch
 
 from vaswani_plugin.search import search as search_module
 from vaswani_plugin.search.models import Sources
-from vaswani_plugin.search.search import Search, run_in_threads
+from vaswani_plugin.search.search import BeamSearch, run_in_threads
 
 pytest.importorskip("vaswani_plugin.kernels", reason="only packed weights share a batch")
 SYMBOLS = 60
@@ -31,13 +31,13 @@ def threads_of_search(monkeypatch):
     """Of each search, whose work is worth threads: its thread, sentences and PyTorch's threads."""
     monkeypatch.setattr(search_module, "WORTH_THREADS", 0)
     found = []
-    search = Search._search
+    run = BeamSearch.run
 
-    def watched(self, starts, sources, *args):
-        found.append((threading.get_ident(), len(sources.tokens), torch.get_num_threads()))
-        return search(self, starts, sources, *args)
+    def watched(self):
+        found.append((threading.get_ident(), len(self.limits), torch.get_num_threads()))
+        return run(self)
 
-    monkeypatch.setattr(Search, "_search", watched)
+    monkeypatch.setattr(BeamSearch, "run", watched)
     return found
 
 

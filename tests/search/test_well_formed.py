@@ -9,9 +9,9 @@ from tree_models import LABELS, TAGS, WORDS, make_dictionaries, make_parser, mak
 from trees_reference import all_trees
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.search import beam_search
-from vaswani_plugin.search.beam_search import Step
+from vaswani_plugin.search import search
 from vaswani_plugin.search.options import length_penalty
+from vaswani_plugin.search.search import Step
 from vaswani_plugin.search.well_formed import SymbolTables, WellFormedTrees, symbols_of
 from vaswani_plugin.text.linearization import MAX_OPENINGS, restore
 
@@ -112,7 +112,7 @@ CASES += [(MODES[1], "fairseq", True, TAGS), (MODES[1], "paper", False, ("XX",))
 def test_random_models_write_trees(mode, labelled, tags, penalty, monkeypatch):
     words, symbols = make_dictionaries(labelled, LABELS, tags)
     models = [make_parser(words, symbols, seed, peak=6.0) for seed in (1, 2)]
-    monkeypatch.setattr(beam_search, "CHUNK", 2 * len(symbols) * 6)  # two sentences at a time
+    monkeypatch.setattr(search, "CHUNK", 2 * len(symbols) * 6)  # two sentences at a time
     torch.manual_seed(3)
     task = make_parsing_task(words, symbols, length_penalty=penalty)
     for ensemble in (models[:1], models):

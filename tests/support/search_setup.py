@@ -15,7 +15,7 @@ from vaswani_plugin.fairseq_plugin.tasks.translation import (
     VaswaniTranslationConfig,
     VaswaniTranslationTask,
 )
-from vaswani_plugin.search.beam_search import StartTracking
+from vaswani_plugin.search.search import StartTracking
 
 PAD, EOS, UNK, FIRST_WORD = 1, 2, 3, 4
 

@@ -16,11 +16,10 @@ from torch import Tensor
 
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniDecoder
 from vaswani_plugin.model.build import packing
-from vaswani_plugin.search.beam_search import Constraint, Step
 from vaswani_plugin.search.models import Beams, Dictionary, Sources, Start
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.plain_models import RowBeams
-from vaswani_plugin.search.search import Search
+from vaswani_plugin.search.search import Constraint, Search, Step
 
 
 class BeamSearchGenerator(Search):

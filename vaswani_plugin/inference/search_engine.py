@@ -16,11 +16,10 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.checkpoints import Loaded
 from vaswani_plugin.inference.texts import Hypothesis, Tokens
 from vaswani_plugin.modules.transformer import EncoderDecoder
-from vaswani_plugin.search.beam_search import StartTracking
 from vaswani_plugin.search.finished import Found
 from vaswani_plugin.search.models import EncoderDecoderModel, TransformerModel, padded
 from vaswani_plugin.search.options import SearchOptions
-from vaswani_plugin.search.search import Search
+from vaswani_plugin.search.search import Search, StartTracking
 from vaswani_plugin.text.dictionary import Dictionary
 
 if TYPE_CHECKING:

@@ -1,10 +1,15 @@
-"""A search: options in, the hypotheses of a batch out; threads share the batch.
+"""Beam search (section 6.1): options in, the hypotheses of a batch out; threads share the batch.
 
 A search consists of many small operations in sequence. Threads inside an operation wait for each
 other at its end; threads with their own sentences don't. (`vaswani_tiny`, 1,000 sentences, AVX2:
 6.6 s with two such threads, 7.3 s with two threads inside the operations, 11.3 s with one.)
 
-Axes: B sentences, S source length, T target length, W beam width.
+The beams of a sentence form groups, each with its own finished hypotheses: one group of W beams for
+beam search, G groups of W/G for diverse beams, W groups of one for samples. One group of one
+sentence is called a search.
+
+Axes: B unfinished sentences, G groups, w = W/G beams of each, C candidates of each, V vocabulary;
+b some of the sentences, S source length, T tokens so far.
 """
 
 import math
@@ -12,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
-from functools import partial
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -20,19 +25,29 @@ from torch import Tensor, nn
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.processor import runs_on_host
-from vaswani_plugin.search.beam_search import (
-    BeamSearch,
+from vaswani_plugin.search.candidates import (
     Candidates,
-    Constraint,
-    StartTracking,
-    Step,
-    Tracker,
     best_candidates,
+    diverse_candidates,
+    sampled_candidates,
 )
-from vaswani_plugin.search.finished import FairseqRules, Found, PaperRules
-from vaswani_plugin.search.models import Dictionary, Ensemble, Model, Sources, Start
+from vaswani_plugin.search.finished import (
+    FairseqRules,
+    FinishedHypotheses,
+    Found,
+    Histories,
+    PaperRules,
+)
+from vaswani_plugin.search.models import Dictionary, Ensemble, Model, Sources, all_rows
 from vaswani_plugin.search.options import SearchOptions
 
+CHUNK = 2**21
+"""Log-probabilities processed together: few enough to stay in the processor's cache."""
+DEVICE_CHUNK = 2**26
+"""The same on other devices: 256 MiB in float32, enough to keep a GPU busy."""
+STEPS_BETWEEN_CHECKS = 4
+"""On a GPU, steps between two checks of how many sentences are done and whether scores are numbers.
+Only these checks wait for the GPU between the start of a batch and its results."""
 WORTH_THREADS = 2**25
 """Multiply-adds of a step from which PyTorch's threads gain inside its operations. With fewer, each
 operation waits for the other thread about as long as it computes; and where another process keeps
@@ -42,6 +57,39 @@ LEAST_SHARE = 8
 """Fewest sentences of a thread."""
 MOST_SHARES = 4
 """Greatest number of threads. Python runs one thread at a time; only two were measured."""
+
+Constraint = Callable[[Tensor, "Step"], None]
+"""Changes log-probabilities (b, W, V) of a step in place."""
+
+
+class Step(NamedTuple):
+    """One step of the search, for some of its sentences."""
+
+    number: int  # of tokens of every unfinished hypothesis
+    sentences: Tensor  # their numbers in the original batch, (b,)
+    history: Tensor  # the tokens so far, (b, W, T), without the start
+    part: slice = slice(None)  # rows of these sentences among all unfinished ones
+
+
+class Tracker(Protocol):
+    """A constraint with a state for each hypothesis, so that it needs no history.
+
+    The search calls it at every step as it calls the models (`Beams`). `keep` of a shallow copy
+    leaves the original unchanged, because it assigns new tensors.
+    """
+
+    def advance(self, tokens: Tensor, parents: Tensor | None) -> None:
+        """Append tokens (B, W) to the earlier hypotheses `parents` (B, W); None at first."""
+
+    def __call__(self, log_probabilities: Tensor, step: Step) -> None:
+        """See `Constraint`."""
+
+    def keep(self, sentences: Tensor) -> None:
+        """Keep these sentences only, (B',)."""
+
+
+StartTracking = Callable[[Tensor, list[int]], Tracker]
+"""(source tokens (B, S), greatest number of tokens before the end of each sentence) -> tracker."""
 
 
 class Search:
@@ -84,13 +132,12 @@ class Search:
         if not options.sampling:  # as fairseq; padding is never output
             options = replace(options, beam=min(options.beam, len(dictionary) - 1))
         self.models, self.dictionary, self.options = models, dictionary, options
-        self.random = random
+        self.random, self.constraints, self.start_tracking = random, constraints, start_tracking
         # Counted now: fairseq-generate --remove-bpe adds the words of its references later.
         self.vocabulary = len(dictionary)
         self.pad, self.unk = dictionary.pad(), dictionary.unk()
         self.eos = dictionary.eos() if eos is None else eos
         self.suppressed = [dictionary.index(token) for token in tokens_to_suppress]
-        self.more, self.start_tracking = list(constraints), start_tracking
         lenpen = 0.0 if options.unnormalized else options.lenpen
         # Diverse groups must all run until they are done: each avoids the others' choices.
         wanted = None if options.diverse_beam_groups > 0 else options.nbest
@@ -125,30 +172,33 @@ class Search:
         Raises:
             UserError: when no output meets the constraints, or a model's output is not a number.
         """
-        if prefix is None:
-            prefix = sources.new_empty(sources.size(0), 0)
+        options = self.options
+        first = sources.new_full((len(sources), 1), self.eos if start is None else start)
+        prefix = first[:, :0] if prefix is None else prefix
         limits, lengths = prompts or self._limits(sources, prefix)
         batch = Sources(sources, lengths, more or {})
-        prepared = [model.prepare() for model in self.models]
-        starts = [begin for begin, _ in prepared]
+        starts, shareable = zip(*(model.prepare() for model in self.models), strict=True)
         shares = [slice(None)]
         # Threads can share the batch where sentences are independent and Python has little to do.
-        if runs_on_host(sources.device) and all(shareable for _, shareable in prepared):
-            if not (self.options.sampling or self.more):
+        if runs_on_host(sources.device) and all(shareable):
+            if not (options.sampling or self.constraints):
                 shares = split_among_threads(len(limits))
         trackers = [track(sources, limits) for track in self.start_tracking]
         results: list[list[Found]] = [[] for _ in limits]
-        first = self.eos if start is None else start
+        with_attention = options.print_alignment is not None
 
         def search(share: slice) -> None:
             own = [copy(tracker) for tracker in trackers]
             for tracker in own:
                 tracker.keep(torch.arange(len(limits), device=sources.device)[share])
-            part = batch.part(share), prefix[share], limits[share]
-            results[share] = self._search(starts, *part, first, own)
+            part = batch.part(share)
+            members = [begin(part, options.beam, with_attention) for begin in starts]
+            ensemble = Ensemble(members, self.vocabulary, options.temperature, with_attention)
+            given = first[share], prefix[share], limits[share]
+            results[share] = BeamSearch(self, ensemble, own, *given).run()
 
         # A step multiplies each row with every weight of the decoders.
-        work = len(limits) * self.options.beam * self.decoder_weights
+        work = len(limits) * options.beam * self.decoder_weights
         inside = torch.get_num_threads() // len(shares) if work >= WORTH_THREADS else 1
         run_in_threads(search, shares, max(1, inside))
         if prompts is None and not prefix.size(1) and self.rules.by_sentence:
@@ -156,72 +206,12 @@ class Search:
                 one, scores = results[place][0], torch.zeros(1, device="cpu")
                 end = one.tokens[-1:], scores[0], one.attention[..., :1], one.alignment
                 results[place] = [Found(*end, scores)]
-        if self.options.print_alignment == "hard":
+        if options.print_alignment == "hard":
             for found, source in zip(results, sources.cpu(), strict=True):
                 for place, one in enumerate(found):
                     given = one.attention.T, source, one.tokens, self.pad, self.eos
                     found[place] = one._replace(alignment=hard_alignment(*given))
         return results
-
-    def _search(
-        self,
-        starts: list[Start],
-        sources: Sources,
-        prefix: Tensor,
-        limits: list[int],
-        first: int,
-        trackers: list[Tracker],
-    ) -> list[list[Found]]:
-        options = self.options
-        groups = options.beam if options.sampling else max(options.diverse_beam_groups, 1)
-        wanted = options.print_alignment is not None
-        members = [start(sources, options.beam, wanted) for start in starts]
-        ensemble = Ensemble(members, self.vocabulary, options.temperature, wanted)
-        return BeamSearch(
-            ensemble,
-            self._choose,
-            [partial(self._constrain, prefix=prefix, given=prefix.ne(self.pad)), *self.more],
-            self.rules,
-            beam=options.beam,
-            groups=groups,
-            limits=limits,
-            prefix=prefix,
-            start=first,
-            eos=self.eos,
-            pad=self.pad,
-            trackers=trackers,
-        ).run()
-
-    def _choose(self, log_p: Tensor, so_far: Tensor, open_groups: Tensor) -> Candidates:
-        """See `beam_search.Choose`."""
-        options, groups = self.options, open_groups.size(1)
-        if not options.sampling and groups == 1:
-            return best_candidates(log_p, so_far, options.beam)
-        from vaswani_plugin.search.sampling import diverse_candidates, sampled_candidates
-
-        if options.sampling:
-            top = options.sampling_topk, options.sampling_topp
-            return sampled_candidates(log_p, so_far, options.beam, *top, self.random)
-        strength = options.diverse_beam_strength
-        return diverse_candidates(log_p, so_far, options.beam, groups, strength, open_groups)
-
-    def _constrain(self, log_p: Tensor, step: Step, prefix: Tensor, given: Tensor) -> None:
-        """Apply the options' constraints; tokens that the prefix forces are exempt from them."""
-        forbid(log_p, self.pad)
-        if self.options.unkpen:
-            log_p[..., self.unk] -= self.options.unkpen
-        forced, free = None, log_p
-        if step.number < prefix.size(1):
-            forced = given[step.sentences, step.number, None, None]
-            free = log_p.clone()
-        if forced is None or self.rules.by_sentence:
-            # fairseq forbids none of these while any sentence has a prefix
-            for token in self.suppressed + [self.eos] * (step.number < self.options.min_len):
-                forbid(free, token)
-        if self.options.no_repeat_ngram_size > 0:
-            block_repeats(free, step.history, self.options.no_repeat_ngram_size)
-        if forced is not None:
-            torch.where(forced, log_p, free, out=log_p)
 
     def _limits(self, sources: Tensor, prefix: Tensor) -> tuple[list[int], np.ndarray]:
         """Greatest numbers of tokens before the end of each sentence, and the sources' lengths.
@@ -243,9 +233,220 @@ class Search:
         return [*map(max, limits, forced)], lengths
 
 
+class BeamSearch:
+    """The loop of a search over some sentences, whose sources the models have encoded.
+
+    Each output begins with the tokens of `prefix` (B, P), after `first` (B, 1); `limits` are the
+    greatest numbers of tokens before the end of each sentence.
+    """
+
+    def __init__(
+        self,
+        search: Search,
+        ensemble: Ensemble,
+        trackers: list[Tracker],
+        first: Tensor,
+        prefix: Tensor,
+        limits: list[int],
+    ) -> None:
+        self.search, self.options, self.rules = search, search.options, search.rules
+        self.ensemble, self.trackers = ensemble, trackers
+        beam, diverse = self.options.beam, self.options.diverse_beam_groups
+        self.groups = beam if self.options.sampling else max(diverse, 1)
+        self.width, self.device = beam // self.groups, prefix.device
+        self.latest, self.prefix = first, prefix
+        self.limits = torch.tensor(limits, device=self.device)
+        self.least_limit, self.last_step = min(limits), max(limits)
+        self.sentences = torch.arange(len(limits), device=self.device)
+        self.parents: Tensor | None = None
+        self.log_p = torch.zeros(first.shape, device=self.device)  # (B, W)
+        self.open: Histories | None = None  # of B G searches
+        self.finished: FinishedHypotheses | None = None  # made with them
+        self.any_finished = False
+        self.results: list[list[Found]] = [[] for _ in limits]
+
+    def run(self) -> list[list[Found]]:
+        """The hypotheses of each sentence, the best score first."""
+        for step in range(self.last_step + 1):
+            attention = self.ensemble.step(self.latest, self.parents)
+            for tracker in self.trackers:
+                tracker.advance(self.latest, self.parents)
+            self._begin_step(attention)
+            candidates = self._choose_candidates(step)
+            ends = candidates.tokens.eq(self.search.eos)
+            self._extend_beams(candidates, ends, self._add_finished(candidates, ends))
+            if self.any_finished or step >= self.least_limit:  # before, no sentence can be done
+                self._update_done(step)
+            if not len(self.sentences):
+                break
+        return self.results
+
+    def _is_check_due(self, step: int) -> bool:
+        return runs_on_host(self.device) or step % STEPS_BETWEEN_CHECKS == 0
+
+    def _begin_step(self, attention: Tensor | None) -> None:
+        """Start the histories, or add the attention (B, W, S) of the token to be chosen next."""
+        searches = len(self.sentences) * self.groups
+        if attention is not None:
+            if self.open is None:  # at the start all groups share one beam
+                attention = attention.repeat_interleave(self.groups, 0)
+            attention = attention.reshape(searches, -1, 1, attention.size(-1))
+        if self.open is None:
+            none = self.latest.new_zeros(searches, 1, 0)
+            self.open = Histories(none, none.float(), attention)
+            self.finished = FinishedHypotheses(self.width, self.open, self.rules)
+        elif attention is not None:
+            both = torch.cat((self.open.attention, attention), dim=2)
+            self.open = self.open._replace(attention=both)
+
+    def _choose_candidates(self, step: int) -> Candidates:
+        """Choose the candidates, a chunk of the sentences at a time."""
+        elements = CHUNK if runs_on_host(self.device) else DEVICE_CHUNK
+        rows = max(1, elements // (self.ensemble.vocabulary * self.latest.size(1)))
+        found = []
+        for begin in range(0, len(self.sentences), rows):
+            part = slice(begin, begin + rows)
+            log_p = self.ensemble.log_probabilities(part)
+            # A NaN fills its whole row.
+            if self._is_check_due(step) and log_p[:, :, 0].isnan().any():
+                raise UserError(
+                    "the model's scores are not numbers (NaN): its weights are broken; use another "
+                    "checkpoint"
+                )
+            self._constrain(step, part, log_p)
+            found.append(self._choose(log_p, part))
+        joined = found[0] if len(found) == 1 else map(torch.cat, zip(*found, strict=True))
+        return Candidates(*(x.flatten(0, 1) for x in joined))
+
+    def _choose(self, log_p: Tensor, part: slice) -> Candidates:
+        options, so_far = self.options, self.log_p[part]
+        if options.sampling:
+            top = options.sampling_topk, options.sampling_topp
+            return sampled_candidates(log_p, so_far, options.beam, *top, self.search.random)
+        if self.groups == 1:
+            return best_candidates(log_p, so_far, options.beam)
+        strength, is_open = options.diverse_beam_strength, ~self.finished.done
+        given = self.groups, strength, is_open.view(-1, self.groups)[part]
+        return diverse_candidates(log_p, so_far, options.beam, *given)
+
+    def _constrain(self, number: int, part: slice, log_p: Tensor) -> None:
+        """Apply the constraints; tokens that the prefix forces are exempt from the options'."""
+        options, search, free = self.options, self.search, log_p
+        history = self.open.tokens.reshape(*self.latest.shape, number)[part]
+        forced = self.prefix[part, number] if number < self.prefix.size(1) else None
+        forbid(log_p, search.pad)
+        if options.unkpen:
+            log_p[..., search.unk] -= options.unkpen
+        if forced is not None:
+            free = log_p.clone()
+        if forced is None or self.rules.by_sentence:
+            # fairseq forbids none of these while any sentence has a prefix
+            for token in search.suppressed + [search.eos] * (number < options.min_len):
+                forbid(free, token)
+        if options.no_repeat_ngram_size > 0:
+            block_repeats(free, history, options.no_repeat_ngram_size)
+        if forced is not None:
+            torch.where(forced.ne(search.pad)[:, None, None], log_p, free, out=log_p)
+        for constrain in (*search.constraints, *self.trackers):
+            constrain(log_p, Step(number, self.sentences[part], history, part))
+        ending = self.limits[part] <= number
+        if forced is not None:
+            force_token(log_p, forced.masked_fill(ending, search.pad), search.pad)
+        if number >= self.least_limit:
+            force_end(log_p, ending, search.eos)
+
+    def _add_finished(self, candidates: Candidates, ends: Tensor) -> bool:
+        """Add candidates that end to the finished hypotheses, as far as the rules allow.
+
+        Returns whether a candidate may end. On a GPU it is always True: a check would wait.
+        """
+        if runs_on_host(self.device) and not ends.any():
+            return False
+        self.any_finished = True
+        count = self.rules.may_end(self.width)
+        log_p, tokens, beams = (x[:, :count] for x in candidates)
+        ends = ends[:, : log_p.size(1)] & log_p.gt(-torch.inf) & ~self.finished.done[:, None]
+        self.finished.enter(ends, self.open.taken(beams).with_token(tokens, log_p))
+        return True
+
+    def _extend_beams(self, candidates: Candidates, ends: Tensor, some_end: bool) -> None:
+        """Take the first w unfinished candidates as the beams of the next step."""
+        w = self.width
+        log_p, tokens, beams = (x[:, :w] for x in candidates)
+        if some_end:
+            order = ends.byte().argsort(dim=1, stable=True)[:, :w]
+            log_p, tokens, beams = (x.gather(1, order) for x in candidates)
+            log_p = log_p.masked_fill(tokens.eq(self.search.eos), -torch.inf)  # where too few go on
+        self.open = self.open.taken(beams).with_token(tokens, log_p)
+        in_group = beams.unflatten(0, (-1, self.groups))
+        shape = (len(self.sentences), -1)
+        first = torch.arange(self.groups, device=self.device) * w
+        if self.parents is None:  # at first a sentence has one beam
+            self.parents = torch.zeros_like(in_group).reshape(shape)
+        else:
+            self.parents = (in_group + first[:, None]).reshape(shape)
+        self.latest = tokens.reshape(shape).contiguous()
+        self.log_p = log_p.reshape(shape)
+
+    def _update_done(self, step: int) -> None:
+        """Mark the searches that are done; drop finished sentences when a check is due."""
+        best_open = self.log_p.unflatten(1, (self.groups, -1)).amax(dim=2).flatten()
+        limits = self.limits.repeat_interleave(self.groups)
+        done = self.rules.done(self.finished.rank, best_open, step, limits)
+        self.finished.done |= done | limits.le(step) | best_open.eq(-torch.inf)
+        if step == self.last_step or self._is_check_due(step):
+            self._drop_finished(step == self.last_step)
+
+    def _drop_finished(self, last: bool) -> None:
+        """Remove finished sentences from the batch once there are enough of them."""
+        done = self.finished.done.view(-1, self.groups).all(dim=1) | last
+        if 8 * int(done.sum()) < len(done):
+            return
+        dropped, kept = done.nonzero()[:, 0], (~done).nonzero()[:, 0]
+        self._add_results(dropped)
+        self.sentences = self.sentences[kept]
+        if not len(kept):
+            return
+        searches = all_rows(kept, self.groups)
+        self.finished.keep(searches)
+        self.open = self.open.of(searches)
+        self.limits, self.prefix = self.limits[kept], self.prefix[kept]
+        self.latest, self.log_p = self.latest[kept], self.log_p[kept]
+        self.parents = self.parents[kept]
+        for follower in (self.ensemble, *self.trackers):
+            follower.keep(kept)
+
+    def _add_results(self, dropped: Tensor) -> None:
+        """Add the hypotheses of sentences that are done, over all their groups."""
+        found = iter(self.finished.hypotheses(all_rows(dropped, self.groups)))
+        for sentence in self.sentences[dropped].tolist():
+            own = [hypothesis for _ in range(self.groups) for hypothesis in next(found)]
+            if not own:
+                raise UserError(
+                    "no output of a sentence meets all constraints; take some back (no repeated "
+                    "n-grams, a prefix, allowed tokens, a least length), or raise --max-len-b"
+                )
+            self.results[sentence] = sorted(own, key=lambda h: -h.score.item())
+
+
 def forbid(log_probabilities: Tensor, token: int) -> None:
     """Forbid a token everywhere."""
     log_probabilities.select(-1, token).fill_(-math.inf)
+
+
+def force_end(log_probabilities: Tensor, ending: Tensor, eos: int) -> None:
+    """Forbid all but the end of sentence where `ending`, boolean (b,), is True."""
+    end = log_probabilities[..., eos].clone()
+    log_probabilities.masked_fill_(ending[:, None, None], -math.inf)
+    log_probabilities[..., eos] = end
+
+
+def force_token(log_probabilities: Tensor, tokens: Tensor, nothing: int) -> None:
+    """Forbid all but `tokens` (b,); a sentence whose token is `nothing` stays free."""
+    place = tokens[:, None, None].expand(-1, log_probabilities.size(1), 1)
+    kept = log_probabilities.gather(2, place)
+    log_probabilities.masked_fill_(tokens.ne(nothing)[:, None, None], -math.inf)
+    log_probabilities.scatter_(2, place, kept)
 
 
 def block_repeats(log_probabilities: Tensor, history: Tensor, n: int) -> None:

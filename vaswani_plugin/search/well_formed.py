@@ -19,8 +19,8 @@ from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.modules.parser import last_tokens_of_words
-from vaswani_plugin.search.beam_search import Step
 from vaswani_plugin.search.models import Dictionary
+from vaswani_plugin.search.search import Step
 from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS
 
 OPEN, PLACEHOLDER, CLOSE = 1, 2, 3

@@ -1,16 +1,68 @@
-"""Other choices of a search than the likeliest continuations: diverse groups of them, and samples.
+"""How a step of the search chooses: the likeliest continuations, diverse groups of them, samples.
 
-Each function takes log P of the next token and of the hypotheses so far, as `best_candidates` does.
+Each function takes log P of the next token (b, W, V) and of the hypotheses so far (b, W).
 
 Axes: b sentences, W beams, V vocabulary, G groups of w = W/G beams, C candidates of a group.
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from vaswani_plugin.search.beam_search import Candidates, best
+from vaswani_plugin.model.build import has_search_shortcuts
+
+BLOCKS = 16
+"""Tokens of a block of the vocabulary. The blocks' maxima show where the best tokens are."""
+WORTH_BLOCKS = 2**16
+"""Number of log-probabilities from which the search by blocks pays."""
+
+
+class Candidates(NamedTuple):
+    """Continuations of each group in the order of choice, first the best: three tensors (b, G, C).
+
+    Diverse groups choose by a lowered log P, so that of the first may not be the greatest.
+    """
+
+    log_probabilities: Tensor
+    tokens: Tensor
+    beams: Tensor  # that they continue, numbered within the group
+
+
+def best(log_p: Tensor, so_far: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Find the `count` greatest sums of a token's log P and its hypothesis's, in one pass.
+
+    The k greatest entries are in the k blocks with the greatest maxima. Returns the sums, greatest
+    first, and their places in the flattened (W V): both (b, count).
+    """
+    sentences, beams, vocabulary = log_p.shape
+    width = vocabulary // BLOCKS
+    is_small = beams * width < 4 * count or log_p.numel() < WORTH_BLOCKS
+    if is_small or not has_search_shortcuts():
+        return (log_p + so_far[:, :, None]).flatten(1).topk(count, dim=1)
+    # A block is every width-th token: its maximum is then taken over whole vectors.
+    maxima = log_p[..., : BLOCKS * width].unflatten(2, (BLOCKS, width)).amax(dim=2)
+    maxima = maxima.add_(so_far[:, :, None]).flatten(1)
+    block = maxima.topk(count, dim=1, sorted=False).indices  # (b, count)
+    first = block // width * vocabulary + block % width
+    inside = torch.arange(BLOCKS, device=log_p.device) * width
+    beam = torch.arange(beams, device=log_p.device)[:, None] * vocabulary
+    rest = beam + torch.arange(BLOCKS * width, vocabulary, device=log_p.device)
+    rest = rest.flatten().expand(sentences, -1)
+    places = torch.cat(((first[:, :, None] + inside).flatten(1), rest), dim=1)
+    totals = log_p.flatten(1).gather(1, places) + so_far.gather(1, places // vocabulary)
+    top = totals.topk(count, dim=1)
+    return top.values, places.gather(1, top.indices)
+
+
+def best_candidates(log_p: Tensor, so_far: Tensor, beam: int) -> Candidates:
+    """Select for beam search: the 2 W likeliest, so that W unfinished ones remain if W end."""
+    vocabulary = log_p.size(2)
+    count = min(2 * beam, log_p.size(1) * vocabulary - 1)  # padding never comes
+    values, places = best(log_p, so_far, count)
+    found = values, places % vocabulary, places // vocabulary
+    return Candidates(*(x[:, None] for x in found))
 
 
 def diverse_candidates(
