@@ -38,6 +38,7 @@ def text_data_bin(tmp_path_factory):
         ((*DEBUG, "--warmup-updates", "-5"), "--warmup-updates -5: must be a number from 0"),
         ((*DEBUG, "--lr-factor", "-1"), "--lr-factor -1.0: must be a number above 0"),
         ((*DEBUG, "--lr-factor", "nan"), "--lr-factor nan: must be a number above 0"),
+        ((*DEBUG, "--label-smoothing", "1"), "--label-smoothing: label smoothing is 1.0; it must"),
         ((*DEBUG, "--real-tokens", "-7"), "--real-tokens -7: must be a number from 0"),
         ((*LSTM, "--d-model", "33"), "--d-model 33: must be even"),
         ((*LANGUAGE, "vaswani_lm_lstm", "--layers", "0"), "--layers 0: must be at least 1"),
@@ -50,7 +51,7 @@ def test_a_flag_that_makes_no_training(toy_data_bin, text_data_bin, flags, messa
     cfg.task.data = str(toy_data_bin if TRANSLATION[1] in flags else text_data_bin)
     task = tasks.setup_task(cfg.task)
     with pytest.raises(UserError, match=message):
-        VaswaniTrainer(cfg, task, task.build_model(cfg.model), None)
+        VaswaniTrainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
 
 
 def test_a_message_is_one_printable_line():

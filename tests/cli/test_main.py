@@ -16,6 +16,7 @@ from tests.support.commands import vaswani
 from vaswani_plugin.cli import __main__ as cli
 from vaswani_plugin.cli import command
 from vaswani_plugin.cli.command import Count
+from vaswani_plugin.errors import UserError
 
 COMMAND = [sys.executable, "-m", "vaswani_plugin.cli"]
 HEAVY = {"torch", "fairseq", "hydra", "omegaconf"}
@@ -55,8 +56,8 @@ def test_a_command_is_its_function(fake):
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (ValueError("too\n  many"), "too many"),
-        (ValueError(), "ValueError"),
+        (UserError("too\n  many"), "too many"),
+        (UserError(), "UserError"),
         (OSError("no space"), "no space"),
         (FileNotFoundError(2, "No such file or directory", "a.pt"), "a.pt: No such file"),
         (MemoryError(), "out of memory"),
@@ -68,9 +69,19 @@ def test_users_errors_are_one_line(fake, error, message):
     assert vaswani("fake").error.startswith(f"vaswani fake: error: {message}")
 
 
-def test_defects_stay_loud(fake):
-    fake.append(ModuleNotFoundError("no", name="numpy"))
-    with pytest.raises(ModuleNotFoundError):
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [
+        (ModuleNotFoundError("no", name="numpy"), "0"),
+        (ValueError("too many values to unpack"), ""),
+        (UserError("too many"), "1"),
+        (OSError("no space"), "1"),
+    ],
+)
+def test_defects_and_what_is_asked_for_show_their_traceback(fake, monkeypatch, error, asked):
+    monkeypatch.setenv("VASWANI_TRACEBACK", asked)
+    fake.append(error)
+    with pytest.raises(type(error)):
         cli.main(["fake"])
 
 

@@ -17,6 +17,7 @@ from tests.support.commands import python_command, vaswani
 from vaswani_plugin import processor
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.cli.command import LocatedLines
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference import search_engine
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.translator import Translator
@@ -204,7 +205,7 @@ def test_the_device_and_the_type(bundle, monkeypatch, capsys):
 
     def engine(_, device, dtype, threads):
         asked.append((device, dtype))
-        raise ValueError("chosen")
+        raise UserError("chosen")
 
     monkeypatch.setattr(search_engine, "TorchEngine", engine)
     command = ["translate", "--model", str(bundle.folder)]

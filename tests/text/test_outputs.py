@@ -85,14 +85,14 @@ def test_results_are_there_at_once_and_kept_after_an_error(tmp_path, name, part)
         write(["a", "ö"])
         assert not (tmp_path / name).exists() and (tmp_path / part).stat().st_size
     assert content(tmp_path / name) == "a\nö\n".encode()
-    with pytest.raises(ValueError, match=f"^line 2 is bad; the lines before it are in .*{part}$"):
+    with pytest.raises(UserError, match=f"^line 2 is bad; the lines before it are in .*{part}$"):
         with outputs.open_output(tmp_path / name) as write:
             write(["c"])
-            raise ValueError("line 2 is bad")
+            raise UserError("line 2 is bad")
     assert content(tmp_path / part) == b"c\n" and content(tmp_path / name) == "a\nö\n".encode()
     (tmp_path / part).unlink()
-    with pytest.raises(ValueError, match="^line 1 is bad$"), outputs.open_output(tmp_path / name):
-        raise ValueError("line 1 is bad")
+    with pytest.raises(UserError, match="^line 1 is bad$"), outputs.open_output(tmp_path / name):
+        raise UserError("line 1 is bad")
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 

@@ -1,1 +1,1 @@
-"""`vaswani <command>`: one module a command; `__main__` lists them."""
+"""`vaswani <command>`: a few commands a module, one function each; `__main__` lists them."""

@@ -1,6 +1,6 @@
 """The `vaswani` command: a table of commands, each a function of a module of this package.
 
-A module is imported only when one of its commands runs or is listed. A `ValueError` or `OSError` of
+A module is imported only when one of its commands runs or is listed. A `UserError` or `OSError` of
 a command is an error that the user can correct: it is printed as one line. Any other exception is a
 defect and shows its traceback.
 """
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from vaswani_plugin.cli.command import make_parser, summary
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.programs import exit_code
 from vaswani_plugin.version import __version__
 
@@ -74,7 +75,7 @@ def main(argv: list[str] | None = None) -> int:
         # Importing fairseq sets the root logger to DEBUG, and every library then logs.
         level = (os.environ.get("LOGLEVEL") or "WARNING").upper()
         if level not in logging.getLevelNamesMapping():
-            raise ValueError(f"LOGLEVEL={level}: must be DEBUG, INFO, WARNING, ERROR or CRITICAL")
+            raise UserError(f"LOGLEVEL={level}: must be DEBUG, INFO, WARNING, ERROR or CRITICAL")
         logging.getLogger().setLevel(level)
         if args is None:
             print(overview())
@@ -84,7 +85,7 @@ def main(argv: list[str] | None = None) -> int:
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "fairseq":
                 raise
-            raise ValueError(NEEDS_FAIRSEQ) from error
+            raise UserError(NEEDS_FAIRSEQ) from error
 
     return exit_code(work, f"{PROGRAM} {name}")
 

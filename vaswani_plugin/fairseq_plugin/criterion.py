@@ -16,9 +16,14 @@ from fairseq.logging import metrics
 from omegaconf import II
 from torch import Tensor
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.defaults import RESOLVER, SMOOTHING
 from vaswani_plugin.model.configuration import option
-from vaswani_plugin.modules.loss import SmoothedLoss, label_smoothed_cross_entropy
+from vaswani_plugin.modules.loss import (
+    SmoothedLoss,
+    label_smoothed_cross_entropy,
+    smoothing_weights,
+)
 
 
 @dataclass
@@ -41,6 +46,10 @@ class VaswaniLabelSmoothing(FairseqCriterion):
 
     def __init__(self, task, sentence_avg, label_smoothing, report_accuracy, unfused_loss):
         super().__init__(task)
+        try:
+            smoothing_weights(label_smoothing, len(task.target_dictionary))
+        except ValueError as error:
+            raise UserError(f"--label-smoothing: {error}") from error
         self.sentence_avg = sentence_avg
         self.epsilon = label_smoothing
         self.report_accuracy = report_accuracy

@@ -180,7 +180,7 @@ def attend_corpus(
             continue
         try:
             attention = translator.attention(source, target)
-        except ValueError as error:
+        except UserError as error:
             raise UserError(f"{paths[0]}:{number}: {error}") from error
         yield attention.merged(merge) if merge else attention
 
@@ -226,7 +226,7 @@ def corpus_statistics(sentences: Iterable[Attention]) -> dict[str, Any]:
             for name, value in _query_sums(heads.weights).items():
                 found[name] = found[name] + value
     if not count:
-        raise ValueError("--corpus holds no sentences; give more text")
+        raise UserError("--corpus holds no sentences; give more text")
     for found in sums.values():
         found |= {name: (found[name] / found["queries"]).tolist() for name in STATISTICS}
     return {"sentences": count, "attention": sums}

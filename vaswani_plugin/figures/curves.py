@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.figures.figures import new_figure, save_figure
 from vaswani_plugin.text.lines import read_lines
 from vaswani_plugin.text.training_log import LOG_OF_RECIPE, Curve, read_curves
@@ -37,7 +38,7 @@ def read_run(path: Path, label: str | None, names: list[str]) -> Run:
     log = path / LOG_OF_RECIPE if (path / LOG_OF_RECIPE).is_file() else path
     if log.is_dir():
         remedy = f"TensorBoard shows its own files: tensorboard --logdir {path}"
-        raise ValueError(f"{path}: no {LOG_OF_RECIPE} of a recipe in it; {remedy}")
+        raise UserError(f"{path}: no {LOG_OF_RECIPE} of a recipe in it; {remedy}")
     curves = read_curves(read_lines(log, returns_inside=True), str(log))
     # Log intervals are finer than epochs, but a short run logs epochs alone.
     epochs = curves.pop("train", [])

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.outputs import write_bytes_atomically
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ def check_plot_path(path: Path) -> None:
     figure = new_figure(1, 1)
     known = figure.canvas.get_supported_filetypes()
     if path.suffix[1:] not in known:
-        raise ValueError(f"{path}: a plot ends in .png or .svg (or {', '.join(sorted(known))})")
+        raise UserError(f"{path}: a plot ends in .png or .svg (or {', '.join(sorted(known))})")
 
 
 def new_figure(width: float, height: float) -> "Figure":
@@ -22,7 +23,7 @@ def new_figure(width: float, height: float) -> "Figure":
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise ValueError("plots need matplotlib: pip install matplotlib") from error
+        raise UserError("plots need matplotlib: pip install matplotlib") from error
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -30,6 +30,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 from tabulate import tabulate
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.metrics.segments import Segments, has_no_spaces, part_characters
 from vaswani_plugin.text.languages import UNSPACED, base_language
 from vaswani_plugin.text.lines import read_text
@@ -110,7 +111,7 @@ def sacrebleu_metric(lowercase: bool = False, tokenizer: str = "13a") -> BLEU:
     try:
         return BLEU(lowercase=lowercase, tokenize=tokenizer, force=True)
     except RuntimeError as error:
-        raise ValueError(
+        raise UserError(
             f"sacreBLEU's tokenizer {tokenizer} is not installed: "
             f"pip install 'sacrebleu[{tokenizer[:2]}]'"
         ) from error
@@ -257,7 +258,7 @@ def by_bucket(
     """The tables of `TITLES`, each a list of rows; the last two need a training text."""
     sources = list(_words_of_lines(segments.sources or [], lowercase))
     if not any(sources):
-        raise ValueError("--source: no words in it")
+        raise UserError("--source: no words in it")
     groups = {"by_length": group(list(map(len, sources)), LENGTHS)}
     if training is not None:
         # A line at a time: the training text may be larger than the memory.

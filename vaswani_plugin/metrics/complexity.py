@@ -8,6 +8,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from vaswani_plugin.errors import UserError
+
 
 @dataclass(frozen=True)
 class LayerCost:
@@ -30,9 +32,9 @@ class LayerCost:
 def table_1(n: int, d: int, k: int, r: int) -> tuple[LayerCost, ...]:
     """The four rows of Table 1, for a kernel k of at least 2 and a neighbourhood r of at most n."""
     if k < 2:
-        raise ValueError(f"--k is {k}; it must be at least 2")
+        raise UserError(f"--k is {k}; it must be at least 2")
     if r > n:
-        raise ValueError(f"--r {r} is no restriction of --n {n}: give a smaller neighbourhood")
+        raise UserError(f"--r {r} is no restriction of --n {n}: give a smaller neighbourhood")
     return (
         LayerCost("self-attention", "n^2 d", n * n * d, "1", 1, "1", 1.0),
         LayerCost("recurrent", "n d^2", n * d * d, "n", n, "n", float(n)),

@@ -6,6 +6,8 @@ The report of `vaswani cost` also has what `figures/flops.py` counts, and Table 
 from dataclasses import dataclass
 from typing import Any
 
+from vaswani_plugin.errors import UserError
+
 HOUR = 3600.0
 
 
@@ -88,7 +90,7 @@ def by_time(
     The rate is that of a device of `DEVICES`, or `teraflops`, in 1e12 operations a second.
     """
     if teraflops is None and device is None:
-        raise ValueError("--hours needs a rate: give --device or --teraflops")
+        raise UserError("--hours needs a rate: give --device or --teraflops")
     known = DEVICES[device] if device else None
     rate: Any = known.teraflops if known else teraflops
     found = {"hours": hours, "devices": devices, "device": device, "teraflops": rate}

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
+from vaswani_plugin.errors import UserError
+
 SCORED, ERROR, SKIPPED = range(3)
 Pairs = frozenset[tuple[str, str]]
 _NONE: frozenset[str] = frozenset()
@@ -78,7 +80,7 @@ def parse_parameters(lines: Iterable[str], name: str) -> Parameters:
         allowed = "[01]" if keyword == "LABELED" else "[0-9]{1,9}" if is_number else ".*"
         fits = len(values) == 1 + is_pair and re.fullmatch(allowed, values[0])
         if now is None or not fits:
-            raise ValueError(
+            raise UserError(
                 f"{name}:{number}: {line.strip()!r}: must be a keyword ({', '.join(_KEYWORDS)}), "
                 "a value: 0 or 1 for LABELED, a number for CUTOFF_LEN, two for EQ_LABEL and EQ_WORD"
             )

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.metrics.perplexity import count_text, cross_entropy_rate, perplexity, result
 from vaswani_plugin.metrics.scored_text import (
     ScoredText,
@@ -41,7 +42,7 @@ class NgramModel:
 
     def __init__(self, tokens: ArrayLike, order: int, vocabulary: int, start: int) -> None:
         if vocabulary ** max(order, 1) > np.iinfo(np.int64).max:  # an n-gram is one number
-            raise ValueError(f"{order}-grams of {vocabulary:,} types are too many to be numbered")
+            raise UserError(f"{order}-grams of {vocabulary:,} types are too many to be numbered")
         self.vocabulary, self.start = vocabulary, start
         # By order, from unigrams on: n-grams (G,), their counts, the discounts (4,), contexts (C,),
         # their counts and discounted mass (2, C).

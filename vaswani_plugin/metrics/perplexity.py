@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from vaswani_plugin.errors import UserError
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -105,13 +107,13 @@ def by_text_unit(bits: float, counts: TextCounts | None) -> dict[str, Any]:
 def figure(value: str, unit: str, divisors: TextCounts) -> dict[str, Any]:
     """A published figure in all units: the row of `--figure VALUE UNIT`, of a text's counts."""
     if unit not in FIGURES:
-        raise ValueError(f"--figure {value} {unit}: the unit must be one of {', '.join(FIGURES)}")
+        raise UserError(f"--figure {value} {unit}: the unit must be one of {', '.join(FIGURES)}")
     number = float(value)
     if unit == "perplexity-per-word":
         number, unit = math.log2(number), "bits-per-word"
     units = divisors.units(unit.removeprefix("bits-per-"), with_line_ends=True)
     if not units:
-        raise ValueError(f"--figure {value} {unit}: that unit of the text isn't known")
+        raise UserError(f"--figure {value} {unit}: that unit of the text isn't known")
     bits = number * units
     unknown = ("tokens", "cross_entropy_rate", "perplexity", "bits_per_token", "unknown")
     row = {"name": "figure", "coding": "", "bits": bits} | dict.fromkeys(unknown)

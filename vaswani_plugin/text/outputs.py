@@ -118,7 +118,7 @@ def open_output(path: Path | None) -> Iterator[Callable[[list[str]], None]]:
     """Yields a function that writes lines at once, for results that take long to make.
 
     A file is written as FILE.part and renamed at the end; after an error FILE.part is kept if it
-    holds lines, and a `ValueError` tells so. None is standard output.
+    holds lines, and a `UserError` tells so. None is standard output.
     """
 
     def writer(stream: IO[bytes]) -> Callable[[list[str]], None]:
@@ -144,8 +144,8 @@ def open_output(path: Path | None) -> Iterator[Callable[[list[str]], None]]:
     except Exception as error:
         if not length:
             partial.unlink()
-        elif isinstance(error, ValueError):
-            raise ValueError(f"{error}; the lines before it are in {partial}") from error
+        elif isinstance(error, UserError):
+            raise UserError(f"{error}; the lines before it are in {partial}") from error
         raise
     os.replace(partial, path)
 

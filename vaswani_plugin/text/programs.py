@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from vaswani_plugin.errors import one_line
+from vaswani_plugin.errors import UserError, one_line, wants_traceback
 
 
 def run(main: Callable[[], None]) -> None:
@@ -17,9 +17,9 @@ def run(main: Callable[[], None]) -> None:
 def exit_code(main: Callable[[], None], name: str) -> int:
     """Runs `main`, prints an error that the user can correct as one line, and returns the code.
 
-    A `ValueError`, `OSError` or `MemoryError` is such an error, with code 1. It is 130 after
-    Ctrl-C, 141 where the reader of a pipe has closed it (`| head`). Any other exception is a
-    defect, and is not caught.
+    A `UserError`, `OSError` or `MemoryError` is such an error, with code 1, unless
+    VASWANI_TRACEBACK asks for tracebacks. It is 130 after Ctrl-C, 141 where the reader of a pipe
+    has closed it (`| head`). Any other exception is a defect, and is not caught.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal keeps its encoding
         if sys.stdout.isatty():
@@ -37,17 +37,17 @@ def exit_code(main: Callable[[], None], name: str) -> int:
     except BrokenPipeError:
         _silence_stdout()
         return 141
-    except MemoryError:
-        message = "out of memory: give shorter input"
-    except OSError as error:
-        message = one_line(_named(error))
-    except ValueError as error:
-        message = one_line(error)
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)
         return 130
-    print(f"{name}: error: {message}", file=sys.stderr)
-    return 1
+    except (UserError, OSError, MemoryError) as error:
+        if wants_traceback():
+            raise
+        message = one_line(_named(error) if isinstance(error, OSError) else error)
+        if isinstance(error, MemoryError):
+            message = "out of memory: give shorter input"
+        print(f"{name}: error: {message}", file=sys.stderr)
+        return 1
 
 
 def _flush_stdout() -> None:
