@@ -1,13 +1,16 @@
-"""Reference pages made from the code while the site is built (a hook of mkdocs.yml).
+"""Reference pages, and code within pages, made from the code while the site is built (a hook).
 
 The flags come from the argument parsers and from fairseq's registries, the Python interface from
 the docstrings, so that no page repeats them.
 """
 
+import ast
 import logging
 import os
+import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -108,6 +111,28 @@ def on_files(files: Any, config: Any) -> Any:
     for name, make in PAGES.items():
         files.append(File.generated(config, name, content=make()))
     return files
+
+
+CODE = re.compile(r"^\[`([\w.]+)`\]\(\.\./\.\./(\S+\.py)\)$", re.MULTILINE)
+"""A line that is only a link: the name of a function, perhaps of a class, and its file."""
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Puts a function's code in place of each link of `CODE`; MkDocs calls this for every page."""
+    return CODE.sub(lambda link: code_of(ROOT / link[2], link[1]), markdown)
+
+
+def code_of(path: Path, name: str) -> str:
+    """Makes a block of a function's code, without its docstring."""
+    text = path.read_text(encoding="utf-8")
+    node: Any = ast.parse(text)
+    for part in name.split("."):
+        node = next(each for each in node.body if getattr(each, "name", None) == part)
+    lines = text.split("\n")[: node.end_lineno]
+    if ast.get_docstring(node):
+        del lines[node.body[0].lineno - 1 : node.body[0].end_lineno]
+    code = textwrap.dedent("\n".join(lines[node.lineno - 1 :]))
+    return f"```python\n{code}\n```"
 
 
 def _fenced(text: str) -> list[str]:

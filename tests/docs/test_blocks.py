@@ -7,7 +7,6 @@ The line before a block says what happens to it:
                               so is every block with a command of fairseq
     <!-- not run: REASON -->  its programs, scripts and flags are looked up, but for docs/results,
                               which say how a record was made, by the code of its time
-    <!-- from: FILE -->       it quotes FILE; test_pages.py compares them
 """
 
 import json
