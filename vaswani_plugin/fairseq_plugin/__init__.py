@@ -1,7 +1,7 @@
 """What fairseq sees: models, tasks, criterion, optimizer, schedules, trainer, and patches.
 
-The only package that imports fairseq. Importing it registers everything, and patches fairseq's
-defects first.
+No other package imports fairseq, but `export/stock_fairseq.py`. Importing this one registers
+everything, and patches fairseq's defects first.
 """
 
 from vaswani_plugin.fairseq_plugin import defaults, patches

@@ -1,4 +1,4 @@
-"""The sizes and options of the Transformer, one dataclass. Base's 512 stands here.
+"""The sizes and options of a Transformer; the default of each field is the paper's base model.
 
 `architectures.py` lists named departures from these defaults, `build.py` makes modules of them, and
 `fairseq_plugin/configurations.py` makes flags of them. `ancestors.py` has the other models. This

@@ -1,1 +1,1 @@
-"""fairseq tasks: the only place that joins model and search."""
+"""fairseq tasks: what a training reads, how it is batched, and which search translates it."""
