@@ -4,18 +4,17 @@
     binarize.py --pair en-fr --train tok/train --valid tok/valid --test tok/test \\
         --output data-bin --source-rows 160000 --target-rows 80000
 
-The first makes one joint dictionary, for subwords. The second makes a dictionary for each language,
-of its most frequent words, as Sutskever et al. (2014) do; all other words become <unk>.
+The first makes one joint dictionary, for subwords, the second one for each language, of its most
+frequent words, as Sutskever et al. (2014) do; all other words become <unk>.
 
-Reads PREFIX.en and PREFIX.de of each split. Writes the same files, byte for byte, as
-`fairseq-preprocess` with --joined-dictionary, or with --nwordssrc and --nwordstgt, but no log, and
-is several times faster. The output folder is created only when it is complete.
+Reads PREFIX.en and PREFIX.de of each split. Writes the same files, byte for byte and several times
+faster, as `fairseq-preprocess` with --joined-dictionary, or with --nwordssrc and --nwordstgt, but no
+log. The output folder is created only when it is complete.
 """
 
-import os
 from pathlib import Path
 
-from checkout import at_least, parser, run
+from checkout import SPLITS, Flags, run
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.binary import binarize, build_dictionary, write_dictionary
@@ -23,34 +22,25 @@ from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS, read_dictionary
 from vaswani_plugin.text.languages import two_languages
 from vaswani_plugin.text.outputs import new_data_folder
 
-SPLITS = ("train", "valid", "test")
 
-
-def main() -> None:
-    """Command line."""
-    flags = parser(__doc__)
-    add = flags.add_argument
-    add("--pair", required=True, help="source and target, such as en-de")
+def main(flags: Flags) -> None:
+    flags.add("--pair", required=True, help="source and target, such as en-de")
     for split in SPLITS:
-        add(f"--{split}", required=True, metavar="PREFIX", help="files, without the ending .LANG")
-    add("--output", type=Path, required=True, help="the folder to create")
-    add("--dictionary", metavar="FILE", help="use this one as it is; count nothing")
-    add("--threshold", type=int, default=0, help="rarer subwords become <unk> (default: 0, none)")
-    add("--source-rows", type=int, help="most rows of a source dictionary, special ones included")
-    add("--target-rows", type=int, help="the same for the target; goes with --source-rows")
-    add("--padding-factor", type=int, help="rows are a multiple (default: 8)")
-    add("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")
+        flags.add(f"--{split}", required=True, metavar="PREFIX", help="files, without .LANG")
+    flags.add("--output", type=Path, required=True, help="the folder to create")
+    flags.add("--dictionary", metavar="FILE", help="use this one as it is; count nothing")
+    flags.number("--threshold", 0, "rarer subwords become <unk> (default: 0, none)", 0)
+    flags.number("--source-rows", None, "most rows of the source dictionary, special ones too", 5)
+    flags.number("--target-rows", None, "the same for the target; goes with --source-rows", 5)
+    flags.number("--padding-factor", None, "rows are a multiple (default: 8)")
+    flags.workers()
     args = flags.parse_args()
     pair = two_languages(args.pair)
     rows = args.source_rows, args.target_rows
-    at_least(args, source_rows=5, target_rows=5, padding_factor=1, workers=1)
     if (rows[0] is None) != (rows[1] is None):
         raise UserError("--source-rows and --target-rows go together: give both or neither")
     if args.dictionary and (args.threshold or rows[0] or args.padding_factor):
-        raise UserError(
-            "--dictionary: leave out --threshold, --source-rows and --padding-factor: it is taken "
-            "as it is"
-        )
+        raise UserError("--dictionary is as it is: no --threshold, --source-rows, --padding-factor")
     files = {split: [f"{getattr(args, split)}.{language}" for language in pair] for split in SPLITS}
     with new_data_folder(args.output) as (folder, _):
         counting = args.threshold, args.padding_factor or 8, args.workers
@@ -71,14 +61,12 @@ def main() -> None:
             counts = [binarize(*side, args.workers) for side in sides]
             (source, *_), (target, *_) = counts
             if source != target or not source:
-                raise UserError(
-                    f"{paths[0]} has {source} lines, {paths[1]} {target}: they must correspond "
-                    "line by line, and not be empty"
-                )
+                both = f"{paths[0]} has {source} lines, {paths[1]} {target}"
+                raise UserError(f"{both}: they must correspond line by line, and not be empty")
             shares = [f"{100 * unknown / tokens:.3g}%" for _, tokens, unknown in counts]
             report.append(f"{split} {source} ({' and '.join(shares)} <unk>)")
     print(f"{', '.join(report)}: {args.output}")
 
 
 if __name__ == "__main__":
-    run(main)
+    run(main, __doc__)

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from checkout import parser, run
+from checkout import Flags, run
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.checkpoints import load_checkpoint, naming, refuse_other_dictionaries
@@ -44,7 +44,7 @@ from vaswani_plugin.text.bpe import join_bpe
 from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, Dictionary, dictionary_names
 from vaswani_plugin.text.languages import languages_of, two_languages
 from vaswani_plugin.text.lines import open_binary
-from vaswani_plugin.text.outputs import write_atomically, write_bytes_atomically
+from vaswani_plugin.text.outputs import write_bytes_atomically, write_lines
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.raw_text import punctuation_stands
 from vaswani_plugin.text.settings import (
@@ -64,20 +64,20 @@ def subwords_of(known: Dictionary) -> str:
     return "subword-nmt" if marked[0] > 1 else "sentencepiece" if marked[1] > 1 else "none"
 
 
-def training_text(data_bin: Path, source: str, target: str) -> tuple[str, list[str]]:
-    """The kind of subwords by the dictionary's marks, and the words of 1,000 source sentences."""
+def training_text(data_bin: Path, source: str, target: str) -> tuple[str, list[str], int | None]:
+    """The kind of subwords by the dictionary's marks, 1,000 source sentences, `longest_trained`."""
     path = data_bin / dictionary_names(source, target)["source"]
     known = Dictionary.load(path) if path.is_file() else Dictionary()
     kind = subwords_of(known)
     train = data_bin / f"train.{source}-{target}.{source}"
     if not train.with_name(f"{train.name}.idx").is_file():
-        return kind, []
+        return kind, [], None
     numbers, sizes = read_numbers(train)
     rows = np.split(numbers, np.cumsum(sizes[:1000]))[:1000]
     lines = [" ".join(known[number] for number in row[:-1]) for row in rows]
-    if kind == "sentencepiece":
-        return kind, [line.replace(" ", "").replace("▁", " ") for line in lines]
-    return kind, list(map(join_bpe, lines))
+    pieces = [line.replace(" ", "").replace("▁", " ") for line in lines]
+    text = pieces if kind == "sentencepiece" else list(map(join_bpe, lines))
+    return kind, text, longest_trained(sizes)
 
 
 def translation_settings(
@@ -87,11 +87,11 @@ def translation_settings(
 
     `is_tokenized`: what will be translated is as tokenized as that text, and nothing is refused.
     """
-    kind, lines = training_text(data_bin, source, target)
+    kind, lines, longest = training_text(data_bin, source, target)
     stands, pieces = punctuation_stands(lines), kind == "sentencepiece"
     has_capitals = sum(line != line.lower() for line in lines) > len(lines) / 100
     is_lower = not has_capitals and any(line != line.upper() for line in lines)
-    defaults: dict[str, Any] = {"lowercase": is_lower, "normalize_punctuation": False}
+    defaults = {"lowercase": is_lower, "normalize_punctuation": False, "longest_trained": longest}
     if lines or pieces:
         defaults["tokenizer"] = "moses" if stands and not pieces else "none"
     languages = {"source_language": source, "target_language": target}
@@ -104,10 +104,9 @@ def translation_settings(
     if settings.lowercase and has_capitals and not pieces:
         wrong["lowercase"] = "the training text has capitals"
     for name, reason in ({} if is_tokenized else wrong).items():
-        raise UserError(
-            f"{name}={str(getattr(settings, name)).lower()}, but {reason}: leave {name} out, or "
-            "give --tokenized if what you translate is in the training's own tokens"
-        )
+        advice = "give --tokenized if what you translate is in the training's own tokens"
+        value = f"{name}={str(getattr(settings, name)).lower()}"
+        raise UserError(f"{value}, but {reason}: leave {name} out, or {advice}")
     return settings
 
 
@@ -137,10 +136,8 @@ def make_settings(
                 raise UserError(f"coding=words, but {words} is of {kind}: code_text.py makes data")
         return settings_from(content, TextSettings)
     if not path.is_file():
-        raise UserError(
-            f"{path} does not exist: give --pair, or coding=words of a language model, or a folder "
-            "of code_text.py or code_trees.py"
-        )
+        data = "coding=words of a language model, or a folder of code_text.py or code_trees.py"
+        raise UserError(f"{path} does not exist: give --pair, or {data}")
     settings = read_settings_file(path)
     if isinstance(settings, Settings):
         raise UserError(f"{path}: these are the settings of a translation: give --pair")
@@ -166,14 +163,10 @@ def make_bundle(model: Path, data_bin: Path, settings: AnySettings, output: Path
     names = {"codes": "codes"} if settings.codes else {}
     dictionaries = settings.dictionaries()
     if isinstance(settings, Settings):
-        source, target = settings.source_language, settings.target_language
         if settings.subwords == "sentencepiece":
             names["codes"] = "sentencepiece.model"
-        train = data_bin / f"train.{source}-{target}.{source}"
-        if settings.longest_trained is None and train.with_name(f"{train.name}.idx").is_file():
-            settings = replace(settings, longest_trained=longest_trained(read_numbers(train)[1]))
         if settings.vocabulary:
-            names["vocabulary"] = f"vocabulary.{source}"
+            names["vocabulary"] = f"vocabulary.{settings.source_language}"
     files = {MODEL: model} | {name: data_bin / name for name in dictionaries.values()}
     files |= {name: Path(getattr(settings, setting)) for setting, name in names.items()}
     for path in files.values():
@@ -193,21 +186,17 @@ def make_bundle(model: Path, data_bin: Path, settings: AnySettings, output: Path
         if not (copied.exists() and copied.samefile(path)):
             with open_binary(path) as stream, write_bytes_atomically(copied) as copy:
                 shutil.copyfileobj(stream, copy)
-    with write_atomically(output / SETTINGS) as write:
-        write(replace(settings, **names).to_json())
+    write_lines(output / SETTINGS, [replace(settings, **names).to_json()])
     return [*files, SETTINGS]
 
 
-def main() -> None:
-    """Command line."""
-    flags = parser(__doc__)
-    add = flags.add_argument
-    add("--model", type=Path, required=True, help="checkpoint, usually averaged")
-    add("--data-bin", type=Path, required=True, help="folder of its dictionaries")
-    add("--pair", help="languages of a translation model, such as en-de")
-    add("--output", type=Path, required=True, help="the folder to create")
-    add("--tokenized", action="store_true", help="the lines to translate will be tokens, too")
-    add("settings", nargs="*", metavar="KEY=VALUE", help="see above")
+def main(flags: Flags) -> None:
+    flags.add("--model", type=Path, required=True, help="checkpoint, usually averaged")
+    flags.add("--data-bin", type=Path, required=True, help="folder of its dictionaries")
+    flags.add("--pair", help="languages of a translation model, such as en-de")
+    flags.add("--output", type=Path, required=True, help="the folder to create")
+    flags.add("--tokenized", action="store_true", help="the lines to translate will be tokens, too")
+    flags.add("settings", nargs="*", metavar="KEY=VALUE", help="see above")
     args = flags.parse_args()
     settings = make_settings(args.pair, args.settings, args.data_bin, args.tokenized)
     names = make_bundle(args.model, args.data_bin, settings, args.output)
@@ -216,4 +205,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run(main)
+    run(main, __doc__)

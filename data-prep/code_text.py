@@ -17,12 +17,12 @@ The folder has what `--task language_modeling` reads (dict.txt, train.bin, train
 codes, and preprocessing.json for bundle.py. It is created only when it is complete.
 """
 
-import os
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from checkout import at_least, parser, run
+from checkout import SPLITS, Flags, run
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.binary import binarize, build_dictionary, write_dictionary
@@ -30,16 +30,21 @@ from vaswani_plugin.text.bpe_learning import learn_codes
 from vaswani_plugin.text.coding import CODES, SEPARATOR, LineFunction, bpe_units, make_coding
 from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS, TEXT_DICTIONARY
 from vaswani_plugin.text.lines import read_pairs
-from vaswani_plugin.text.outputs import new_data_folder, write_atomically
+from vaswani_plugin.text.outputs import new_data_folder, write_lines
 from vaswani_plugin.text.parallel import process_file
 from vaswani_plugin.text.settings import SETTINGS, Coding, TextSettings
-
-SPLITS = ("train", "valid", "test")
 
 
 def encoder(coding: str, codes: str | None) -> LineFunction:
     """Returns the function from a raw line to units."""
     return make_coding(coding, codes)[0]
+
+
+def joined(settings: TextSettings, pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yields the units of each article and its summary, both cut to the settings' lengths."""
+    for article, summary in pairs:
+        units = article.split()[: settings.article_tokens]
+        yield " ".join([*units, SEPARATOR, *summary.split()[: settings.summary_tokens]])
 
 
 def code_text(
@@ -66,11 +71,7 @@ def code_text(
             coded[split] = sides[0]
             if len(sides) == 2:
                 coded[split] = f"{parts}/{split}"
-                with write_atomically(coded[split]) as write:
-                    for article, summary in read_pairs(*sides):
-                        units = article.split()[: settings.article_tokens]
-                        units += [SEPARATOR, *summary.split()[: settings.summary_tokens]]
-                        write(" ".join(units))
+                write_lines(coded[split], joined(settings, read_pairs(*sides)))
         also = bpe_units(codes) if codes else ()
         entries = build_dictionary([coded["train"]], threshold, 1, workers, also)
         write_dictionary(entries, folder / TEXT_DICTIONARY)
@@ -78,28 +79,23 @@ def code_text(
         for split, path in coded.items():
             lines, units, unknown = binarize(path, folder / split, entries, workers)
             report.append(f"{split}: {lines:,} lines, {units:,} units, {unknown:,} unknown")
-        with write_atomically(folder / SETTINGS) as write:
-            write(settings.to_json())
+        write_lines(folder / SETTINGS, [settings.to_json()])
     rows = len(SPECIAL_SYMBOLS) + len(entries)
     return [*report, f"{output}: {rows:,} rows in the dictionary"]
 
 
-def main() -> None:
-    """Command line."""
-    flags = parser(__doc__)
-    add = flags.add_argument
-    add("--coding", choices=get_args(Coding), required=True, help="kind of tokens")
+def main(flags: Flags) -> None:
+    flags.add("--coding", choices=get_args(Coding), required=True, help="kind of tokens")
     for split in SPLITS:
-        add(f"--{split}", required=True, metavar="FILE", help="plain or .gz (summaries: PREFIX)")
-    add("--output", type=Path, required=True, help="the folder to create")
-    add("--summaries", action="store_true", help="the data are articles with summaries")
-    add("--article-tokens", type=int, help="with --summaries: most tokens of the article")
-    add("--summary-tokens", type=int, help="with --summaries: most tokens of the summary")
-    add("--operations", type=int, default=8000, help="BPE merge operations (default: 8000)")
-    add("--threshold", type=int, default=0, help="rarer words, characters become <unk>; not bpe")
-    add("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")
+        flags.add(f"--{split}", required=True, metavar="FILE", help="with --summaries: a PREFIX")
+    flags.add("--output", type=Path, required=True, help="the folder to create")
+    flags.add("--summaries", action="store_true", help="the data are articles with summaries")
+    flags.number("--article-tokens", None, "with --summaries: most tokens of the article")
+    flags.number("--summary-tokens", None, "with --summaries: most tokens of the summary")
+    flags.number("--operations", 8000, "BPE merge operations (default: 8000)")
+    flags.number("--threshold", 0, "rarer words, characters become <unk>; not bpe", 0)
+    flags.workers()
     args = flags.parse_args()
-    at_least(args, operations=1, workers=1, article_tokens=1, summary_tokens=1)
     lengths = args.article_tokens, args.summary_tokens
     if (None in lengths) == args.summaries or (not args.summaries and lengths != (None, None)):
         raise UserError("--summaries goes with --article-tokens N and --summary-tokens N")
@@ -111,4 +107,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run(main)
+    run(main, __doc__)

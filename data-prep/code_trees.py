@@ -14,13 +14,12 @@ train.words-symbols.words.bin and so on), the codes, and preprocessing.json for 
 created only when it is complete.
 """
 
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from checkout import at_least, parser, run
+from checkout import Flags, run
 from trees import write_sequences
 
 from vaswani_plugin.text.binary import binarize, build_dictionary, write_dictionary
@@ -28,7 +27,7 @@ from vaswani_plugin.text.bpe_learning import learn_codes
 from vaswani_plugin.text.coding import CODES, bpe_units
 from vaswani_plugin.text.dictionary import dictionary_name
 from vaswani_plugin.text.linearization import make_word_coding
-from vaswani_plugin.text.outputs import new_data_folder, write_atomically
+from vaswani_plugin.text.outputs import new_data_folder, write_lines
 from vaswani_plugin.text.parallel import process_file
 from vaswani_plugin.text.settings import SETTINGS, SYMBOLS, WORDS, TreeCoding, TreeSettings
 
@@ -72,27 +71,22 @@ def code_trees(
                 lines, _, unknown = binarize(f"{parts}/{split}.{side}", prefix, entries, workers)
                 report.append(f"{split}.{side}: {lines:,} lines, {unknown:,} unknown symbols")
             report.append(f"dict.{side}.txt: {len(entries):,} entries")
-        with write_atomically(folder / SETTINGS) as write:
-            write(settings.to_json())
+        write_lines(folder / SETTINGS, [settings.to_json()])
     return [*report, str(output)]
 
 
-def main() -> None:
-    """Command line."""
-    flags = parser(__doc__)
-    add = flags.add_argument
+def main(flags: Flags) -> None:
     for split in ("train", "valid", "test"):
-        add(f"--{split}", nargs="+", required=True, metavar="TREES", help=f"{split} trees")
-    add("--also", nargs="+", metavar="TREES", help="trees that a parser made, for training")
-    add("--output", type=Path, required=True, help="the folder to create")
-    add("--coding", choices=get_args(TreeCoding), default="bpe", help="tokens (default: bpe)")
-    add("--operations", type=int, default=8000, help="BPE merges (default: 8000)")
-    add("--threshold", type=int, default=0, help="rarer words: <unk> (default: 0; not with bpe)")
-    add("--one-placeholder", action="store_true", help="write every tag as XX")
-    add("--plain-closings", action="store_true", help="write closing brackets as ), not as )NP")
-    add("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")
+        flags.add(f"--{split}", nargs="+", required=True, metavar="TREES", help=f"{split} trees")
+    flags.add("--also", nargs="+", metavar="TREES", help="trees that a parser made, for training")
+    flags.add("--output", type=Path, required=True, help="the folder to create")
+    flags.add("--coding", choices=get_args(TreeCoding), default="bpe", help="tokens (default: bpe)")
+    flags.number("--operations", 8000, "BPE merges (default: 8000)")
+    flags.number("--threshold", 0, "rarer words: <unk> (default: 0; not with bpe)", 0)
+    flags.add("--one-placeholder", action="store_true", help="write every tag as XX")
+    flags.add("--plain-closings", action="store_true", help="write closing brackets as ), not )NP")
+    flags.workers()
     args = flags.parse_args()
-    at_least(args, operations=1, workers=1)
     splits = {"train": args.train, "valid": args.valid, "test": args.test}
     if args.also:
         splits["train1"] = args.also
@@ -103,4 +97,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run(main)
+    run(main, __doc__)

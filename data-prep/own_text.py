@@ -18,14 +18,12 @@ rules see OpusFilter.
 import re
 from pathlib import Path
 
-from checkout import at_least, parser, report, run
+from checkout import SPLITS, Flags, report, run
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.cleaning import prepare_pairs
 from vaswani_plugin.text.languages import base_language, two_languages
 from vaswani_plugin.text.outputs import check_outputs, write_json
-
-SPLITS = ("train", "valid", "test")
 
 
 def check_names(paths: tuple[str, ...], pair: tuple[str, str]) -> None:
@@ -37,25 +35,20 @@ def check_names(paths: tuple[str, ...], pair: tuple[str, str]) -> None:
         bases = {base_language(name) for name in names if re.fullmatch("[a-z]{2}(-.*)?", name)}
         others = len(paths) == 2 and bases and base_language(own) not in bases
         if own not in names and (other in names or others):
-            raise UserError(
-                f"--pair {'-'.join(pair)}: {path} is not {own} by its name: give the "
-                "source first, or another --pair"
-            )
+            advice = "give the source first, or another --pair"
+            raise UserError(f"--pair {'-'.join(pair)}: {path} is not {own} by its name: {advice}")
 
 
-def main() -> None:
-    """Command line."""
-    flags = parser(__doc__)
-    add = flags.add_argument
-    add("--pair", required=True, help="source and target language, such as de-hsb")
-    add("--train", nargs="+", required=True, metavar="FILE", help="training text")
-    add("--valid", nargs="+", metavar="FILE", help="validation text")
-    add("--test", nargs="+", metavar="FILE", help="test text")
-    add("--columns", metavar="S,T", help="source and target column, from 1 (default: 1,2 of 2)")
-    add("--max-length", type=int, default=1000, help="longest side in bytes (default: 1000)")
-    add("--max-ratio", type=float, default=3, help="most times longer than expected (default: 3)")
-    add("--output", type=Path, required=True, help="folder of the splits to write")
-    add("--report", required=True, help="JSON file to write")
+def main(flags: Flags) -> None:
+    flags.add("--pair", required=True, help="source and target language, such as de-hsb")
+    flags.add("--train", nargs="+", required=True, metavar="FILE", help="training text")
+    flags.add("--valid", nargs="+", metavar="FILE", help="validation text")
+    flags.add("--test", nargs="+", metavar="FILE", help="test text")
+    flags.add("--columns", metavar="S,T", help="source and target, from 1 (default: 1,2 of 2)")
+    flags.number("--max-length", 1000, "longest side in bytes (default: 1000)")
+    flags.number("--max-ratio", 3.0, "most times longer than expected (default: 3)", 1.0)
+    flags.add("--output", type=Path, required=True, help="folder of the splits to write")
+    flags.add("--report", required=True, help="JSON file to write")
     args = flags.parse_args()
     files = {name: tuple(getattr(args, name)) for name in SPLITS if getattr(args, name)}
     inputs = [path for paths in files.values() for path in paths]
@@ -65,26 +58,20 @@ def main() -> None:
     pair = two_languages(args.pair)
     for paths in files.values():
         check_names(paths, pair)
-    columns = None
-    if args.columns:
-        if not re.fullmatch(r"[1-9]\d*,[1-9]\d*", args.columns):
-            raise UserError(f"--columns {args.columns}: give two numbers, such as 2,3")
-        source, target = args.columns.split(",")
-        columns = int(source) - 1, int(target) - 1
+    if args.columns and not re.fullmatch(r"[1-9]\d*,[1-9]\d*", args.columns):
+        raise UserError(f"--columns {args.columns}: give two numbers, such as 2,3")
+    columns = tuple(int(n) - 1 for n in args.columns.split(",")) if args.columns else None
     splits = [args.output / f"{name}.{language}" for name in SPLITS for language in pair]
     check_outputs("--output and --report", [*splits, args.report], inputs)
-    at_least(args, max_length=1, max_ratio=1)
-    args.output.mkdir(parents=True, exist_ok=True)
     found = prepare_pairs(files, pair, args.output, args.max_length, args.max_ratio, columns)
     write_json(args.report, found)
     for name, counts in found["files"].items():
         report(f"{name}: {counts['kept']:,} of {counts['read']:,} pairs kept", args.report)
         for rule, entry in counts["dropped"].items():
             report(f"  dropped {entry['count']:,}: {rule} (first {entry['first']})", args.report)
-    report(
-        "pairs: " + ", ".join(f"{name} {n:,}" for name, n in found["splits"].items()), args.report
-    )
+    counts = ", ".join(f"{name} {count:,}" for name, count in found["splits"].items())
+    report(f"pairs: {counts}", args.report)
 
 
 if __name__ == "__main__":
-    run(main)
+    run(main, __doc__)

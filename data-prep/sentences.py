@@ -11,9 +11,7 @@ a translator or system. A segment that this text lacks is an empty line, so that
 correspond. Regular expressions read them, because many are not valid XML (bare "&", several roots).
 Other files are IWSLT's training text: a sentence a line, with lines of metadata between them, which
 are left out; titles and descriptions are sentences too. Entities are resolved in both.
-
-fairseq's prepare-iwslt14.sh drops only the lines of <url>, <talkid> and <keywords>, and keeps
-entities. `sacrebleu --echo` gives WMT's test sets by their names.
+`sacrebleu --echo` gives WMT's test sets by their names.
 """
 
 import html
@@ -23,32 +21,27 @@ from collections.abc import Iterator
 from html.entities import html5
 from typing import NamedTuple
 
-from checkout import parser, run
+from checkout import Flags, run
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.lines import read_text
-from vaswani_plugin.text.outputs import check_outputs, write_atomically
+from vaswani_plugin.text.outputs import check_outputs, write_lines
 
-_TAG = re.compile(
-    r"<(/?)(seg|doc|tu|tuv|src|ref|hyp|srcset|refset|tstset)(?=[\s/>])([^>]*)>", re.IGNORECASE
-)
+_TAG = re.compile(r"(?i)<(/?)(seg|doc|tu|tuv|src|ref|hyp|srcset|refset|tstset)(?=[\s/>])([^>]*)>")
 _ATTRIBUTE = re.compile(r"""([\w:]+)\s*=\s*["']?([^"'>\s]*)""")
 _NAMES = ("translator", "system", "sysid", "refid")
 # Inside a segment of a TMX file: another program's codes, and the marks of a part of the text.
 _INLINE = re.compile(r"(?s)<(bpt|ept|ph|it|ut)\b[^>]*?(?:/>|>.*?</\1>)|</?(?:hi|sub)\b[^>]*>")
 # An entity needs its semicolon: "AT&T" and addresses with "&copy=" hold no entity.
 _ENTITY = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]*);")
-_METADATA = re.compile(
-    r"\s*</?(?:url|keywords|speaker|talkid|reviewer|translator|doc|file)\b", re.IGNORECASE
-)
-_TITLE_TAGS = re.compile(r"</?(?:title|description)>", re.IGNORECASE)
+_METADATA = re.compile(r"(?i)\s*</?(?:url|keywords|speaker|talkid|reviewer|translator|doc|file)\b")
+_TITLE_TAGS = re.compile(r"(?i)</?(?:title|description)>")
 
 
 def _character(entity: re.Match[str]) -> str:
-    if entity[1].startswith("#"):
-        return html.unescape(entity[0])
     # `html.unescape` would turn the unknown "&notice;" into "¬ice;".
-    return html5.get(f"{entity[1]};", entity[0])
+    known = entity[1].startswith("#") or f"{entity[1]};" in html5
+    return html.unescape(entity[0]) if known else entity[0]
 
 
 def resolved(text: str) -> str:
@@ -81,7 +74,7 @@ def segments(path: str, content: str) -> Iterator[Segment]:
             start, units = tag.end(), units + (name == "tu")
             number = number + 1 if name == "seg" else 0
             continue
-        kinds = {each: attributes for each, attributes in inside}
+        kinds = dict(inside)
         if name == "seg":
             around = {key: value for _, each in inside for key, value in each.items()}
             document = kinds.get("doc", {})
@@ -118,28 +111,21 @@ def sentences(path: str, wanted: list[str]) -> Iterator[str]:
     if not chosen or twice or len({tuple(each.names[:2]) for each in chosen}) > 1:
         known = sorted({name for each in chosen or found for name in each.names if name})
         fault = f"has segment {twice[0]} twice" if twice else "has several texts"
-        raise UserError(
-            f"{path}: {fault if chosen else 'has no such text'}: name one with --text: "
-            f"{', '.join(known) or '(it has no names)'}"
-        )
+        names = ", ".join(known) or "(it has no names)"
+        fault = fault if chosen else "has no such text"
+        raise UserError(f"{path}: {fault}: name one with --text: {names}")
     texts = {each.place: each.text for each in chosen}
     yield from (texts.get(place, "") for place in dict.fromkeys(each.place for each in found))
 
 
-def main() -> None:
-    """Command line."""
-    flags = parser(__doc__)
-    flags.add_argument("input", nargs="+", metavar="FILE", help="plain or .gz")
-    flags.add_argument("--output", default="-", help="file (default: standard output)")
-    text = "its name, such as de or src; again for another name of the same text"
-    flags.add_argument("--text", action="append", default=[], metavar="NAME", help=text)
+def main(flags: Flags) -> None:
+    flags.add("input", nargs="+", metavar="FILE", help="plain or .gz")
+    flags.add("--output", default="-", help="file (default: standard output)")
+    flags.add("--text", action="append", default=[], metavar="NAME", help="such as de; may be repeated")
     args = flags.parse_args()
     check_outputs("--output", [args.output], args.input)
-    with write_atomically(args.output) as write:
-        for path in args.input:
-            for sentence in sentences(path, args.text):
-                write(sentence)
+    write_lines(args.output, (line for path in args.input for line in sentences(path, args.text)))
 
 
 if __name__ == "__main__":
-    run(main)
+    run(main, __doc__)

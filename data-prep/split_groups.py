@@ -10,15 +10,14 @@ splits.
 """
 
 import unicodedata
-from contextlib import ExitStack
 from pathlib import Path
 
-from checkout import at_least, parser, run
+from checkout import Flags, run
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.cleaning import short_hash
 from vaswani_plugin.text.lines import read_pairs
-from vaswani_plugin.text.outputs import write_atomically
+from vaswani_plugin.text.outputs import write_lines
 
 # Larger groups are not held out: a test set of a few sentences and their paraphrases says little.
 LARGEST_GROUP = 6
@@ -56,9 +55,8 @@ def groups_of(pairs: list[Pair]) -> list[tuple[int, list[int]]]:
 def split(pairs: list[Pair], sizes: dict[str, int]) -> dict[str, list[Pair]]:
     """Returns the held-out sets by name, and the other pairs as "train".
 
-    Groups are taken in the order of their smallest key. So the same pairs give the same sets in any
-    order, and a few new pairs change the sets little. Groups of more than `LARGEST_GROUP` pairs are
-    never taken. A set may get up to `LARGEST_GROUP` - 1 pairs more than asked for.
+    Groups are taken by their smallest key: a few new pairs change the sets little. Those of more
+    than `LARGEST_GROUP` pairs never are. A set may get `LARGEST_GROUP` - 1 pairs too many.
     """
     small = sorted(group for group in groups_of(pairs) if len(group[1]) <= LARGEST_GROUP)
     total, place = sum(len(members) for _, members in small), {}
@@ -66,10 +64,8 @@ def split(pairs: list[Pair], sizes: dict[str, int]) -> dict[str, list[Pair]]:
         taken: list[int] = []
         while len(taken) < size:
             if not small:
-                raise UserError(
-                    f"{size} pairs for {name}: the corpus has too few pairs that share no sentence "
-                    f"with many others ({total} in all): ask for fewer"
-                )
+                few = f"too few pairs that share no sentence with many others ({total} in all)"
+                raise UserError(f"{size} pairs for {name}: the corpus has {few}: ask for fewer")
             taken += small.pop(0)[1]
         place |= dict.fromkeys(taken, name)
     splits: dict[str, list[Pair]] = {name: [] for name in (*sizes, "train")}
@@ -81,33 +77,26 @@ def split(pairs: list[Pair], sizes: dict[str, int]) -> dict[str, list[Pair]]:
     return splits
 
 
-def main() -> None:
-    """Command line."""
-    flags = parser(__doc__)
-    add = flags.add_argument
-    add("source", help="source text SOMETHING.LANG, one sentence per line")
-    add("target", help="target text SOMETHING.LANG")
-    add("--output", type=Path, required=True, help="folder of the files SPLIT.LANG")
-    add("--train", type=int, default=0, help="most pairs of train (default: 0, all)")
-    add("--valid", type=int, default=2000, help="pairs (default: 2000)")
-    add("--test", type=int, default=2000, help="pairs (default: 2000)")
+def main(flags: Flags) -> None:
+    flags.add("source", help="source text SOMETHING.LANG, one sentence per line")
+    flags.add("target", help="target text SOMETHING.LANG")
+    flags.add("--output", type=Path, required=True, help="folder of the files SPLIT.LANG")
+    flags.number("--train", 0, "most pairs of train (default: 0, all)", 0)
+    flags.number("--valid", 2000, "pairs (default: 2000)", 0)
+    flags.number("--test", 2000, "pairs (default: 2000)", 0)
     args = flags.parse_args()
-    at_least(args, train=0, valid=0, test=0)
     endings = [Path(path).suffix for path in (args.source, args.target)]
     if endings[0] == endings[1]:
         raise UserError(f"{args.source} and {args.target}: the files' endings must differ")
     pairs = list(dict.fromkeys(read_pairs(args.source, args.target)))
     splits = split(pairs, {"test": args.test, "valid": args.valid})
     splits["train"] = splits["train"][: args.train or None]
-    with ExitStack() as stack:
-        for name, chosen in splits.items():
-            for side, ending in enumerate(endings):
-                write = stack.enter_context(write_atomically(args.output / f"{name}{ending}"))
-                for pair in chosen:
-                    write(pair[side])
+    for name, chosen in splits.items():
+        for side, ending in enumerate(endings):
+            write_lines(args.output / f"{name}{ending}", (pair[side] for pair in chosen))
     counts = ", ".join(f"{name} {len(chosen)}" for name, chosen in splits.items())
     print(f"{counts}: {args.output}")
 
 
 if __name__ == "__main__":
-    run(main)
+    run(main, __doc__)

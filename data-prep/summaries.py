@@ -8,18 +8,16 @@ PREFIX.jsonl for `vaswani rouge`, with the article's sentences and all summaries
 an article or a summary are skipped. vaswani_plugin/text/summaries.py explains the formats.
 """
 
-from checkout import parser, run
+from checkout import Flags, run
 
 from vaswani_plugin.text.outputs import check_outputs
 from vaswani_plugin.text.summaries import READERS, output_paths, write_examples
 
 
-def main() -> None:
-    """Command line."""
-    flags = parser(__doc__)
-    flags.add_argument("--format", choices=READERS, required=True, help="of --input")
-    flags.add_argument("--input", required=True, help="file, plain or .gz")
-    flags.add_argument("--output", required=True, metavar="PREFIX", help="of the files to write")
+def main(flags: Flags) -> None:
+    flags.add("--format", choices=READERS, required=True, help="of --input")
+    flags.add("--input", required=True, help="file, plain or .gz")
+    flags.add("--output", required=True, metavar="PREFIX", help="of the files to write")
     args = flags.parse_args()
     check_outputs("--output", output_paths(args.output), [args.input])
     written, dropped = write_examples(READERS[args.format](args.input), args.output)
@@ -28,4 +26,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run(main)
+    run(main, __doc__)

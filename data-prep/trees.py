@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from checkout import parser, run
+from checkout import Flags, run
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.linearization import linearize
@@ -34,16 +34,14 @@ WSJ_PLACES = ("parsed/mrg/wsj", "mrg/wsj", "wsj", ".")
 
 def tree_files(paths: list[str]) -> list[Path]:
     """Lists the files that arguments name; a folder means all treebank files below it, sorted."""
-    found = []
+    files = []
     for path in map(Path, paths):
-        if not path.is_dir():
-            found.append(path)
-            continue
-        names = (p for p in path.rglob("*") if p.name.removesuffix(".gz").endswith(SUFFIXES))
-        if not (below := sorted(names)):
+        below = path.rglob("*") if path.is_dir() else ()
+        named = sorted(p for p in below if p.name.removesuffix(".gz").endswith(SUFFIXES))
+        if path.is_dir() and not named:
             raise UserError(f"{path}: no treebank files below it ({', '.join(SUFFIXES)} or .gz)")
-        found += below
-    return found
+        files += named or [path]
+    return files
 
 
 def wsj_files(folder: str, split: str) -> list[Path]:
@@ -51,68 +49,52 @@ def wsj_files(folder: str, split: str) -> list[Path]:
 
     `folder` is that of the Penn Treebank, or one between it and the sections (02, 03, ...).
     """
-    places = [Path(folder) / place for place in WSJ_PLACES]
-    wsj = next((place for place in places if (place / "23").is_dir()), None)
+    wsj = next((w for at in WSJ_PLACES if ((w := Path(folder) / at) / "23").is_dir()), None)
     if wsj is None:
-        raise UserError(
-            f"{folder}: no sections 02 to 23 in it or in {WSJ_PLACES[0]} below it; give the "
-            "folder of the Penn Treebank (LDC99T42)"
-        )
+        where = f"no sections 02 to 23 in it or in {WSJ_PLACES[0]} below it"
+        raise UserError(f"{folder}: {where}; give the folder of the Penn Treebank (LDC99T42)")
     files = []
     for section in WSJ_SECTIONS[split]:
         place = wsj / f"{section:02}"
-        found = sorted([*place.glob("*.mrg"), *place.glob("*.mrg.gz")])
-        if not found:
+        files += (own := sorted([*place.glob("*.mrg"), *place.glob("*.mrg.gz")]))
+        if not own:
             raise UserError(f"{place}: no .mrg files of section {section:02} of the {split} set")
-        files += found
     return files
 
 
 def write_cleaned(files: list[Path], output: str | Path) -> None:
     """Writes the cleaned trees, one a line; the file appears when it is complete."""
-    count = empty = 0
+    counts = [0, 0]
     with write_atomically(output) as write:
-        for path in files:
-            for tree in read_trees(path):
-                kept = clean(tree)
-                if kept is None:
-                    empty += 1
-                    continue
-                write(to_line(kept))
-                count += 1
-    print(f"{output}: {count:,} trees, {empty:,} without words left out", file=sys.stderr)
+        for tree in (clean(tree) for path in files for tree in read_trees(path)):
+            counts[tree is None] += 1
+            if tree is not None:
+                write(to_line(tree))
+    print("{}: {:,} trees, {:,} without words left out".format(output, *counts), file=sys.stderr)
 
 
-def write_sequences(
-    files: Iterable[str | Path],
-    source: str | Path,
-    target: str | Path,
-    keep_tags: bool = False,
-    label_closings: bool = False,
-) -> None:
+def write_sequences(files: Iterable, source: Path, target: Path, *options: bool) -> None:
     """Writes the words and the symbols of the trees of files; the options are `linearize`'s."""
     with write_atomically(source) as put_words, write_atomically(target) as put_symbols:
         for path in files:
             for tree in read_trees(path):
                 try:
-                    words, symbols = linearize(tree, keep_tags, label_closings)
+                    words, symbols = linearize(tree, *options)
                 except BadTree as error:
                     raise UserError(f"{path}: {to_line(tree)[:60]}: {error}") from error
                 put_words(" ".join(words))
                 put_symbols(" ".join(symbols))
 
 
-def main() -> None:
-    """Command line."""
-    flags = parser(__doc__)
+def main(flags: Flags) -> None:
     commands = flags.add_subparsers(dest="command", required=True)
     add = commands.add_parser("clean", help="remove empty elements, function labels").add_argument
     add("input", nargs="+", help="treebank files or folders; - for stdin")
     add("--output", default="-", help="file (default: standard output)")
     add = commands.add_parser("linearize", help="convert trees to words and symbols").add_argument
     add("input", nargs="+", help="files of cleaned trees")
-    add("--source", required=True, metavar="FILE", help="the words")
-    add("--target", required=True, metavar="FILE", help="the symbols")
+    add("--source", type=Path, required=True, metavar="FILE", help="the words")
+    add("--target", type=Path, required=True, metavar="FILE", help="the symbols")
     add = commands.add_parser("split", help="extract the Journal's three sets").add_argument
     add("treebank", help="the folder of the Penn Treebank")
     add("--output", type=Path, required=True, metavar="DIR", help="folder for *.trees")
@@ -130,4 +112,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run(main)
+    run(main, __doc__)

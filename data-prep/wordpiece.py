@@ -15,41 +15,34 @@ likelihood merges the pairs that make the text most likely, as published (slow b
 words).
 """
 
-import os
 from functools import partial
 
-from checkout import at_least, parser, report, run
+from checkout import Flags, report, run
 from sentencepiece import SentencePieceProcessor
 
 from vaswani_plugin.text import wordpiece
 from vaswani_plugin.text import wordpiece_learning as learning
-from vaswani_plugin.text.outputs import write_atomically, write_bytes_atomically
+from vaswani_plugin.text.outputs import write_bytes_atomically, write_lines
 from vaswani_plugin.text.parallel import process_file
 
 
-def main() -> None:
-    """Command line."""
-    flags = parser(__doc__)
+def main(flags: Flags) -> None:
     commands = flags.add_subparsers(dest="command", required=True)
-    add = commands.add_parser("learn", help="learn a model of pieces").add_argument
-    add("--input", nargs="+", required=True, help="raw text files, plain or .gz")
-    add("--output", required=True, help="model file; .model is added if missing")
-    add("--size", type=int, default=32000, help="number of pieces (default: 32000)")
-    add("--at-most", action="store_true", help="accept fewer pieces if the text is too small")
-    add("--kind", choices=learning.KINDS, default="unigram", help="(default: unigram)")
-    sample = f"learn from so many lines, evenly spaced (default: {learning.SAMPLE})"
-    add("--sample", type=int, default=learning.SAMPLE, metavar="LINES", help=sample)
+    learn = commands.add_parser("learn", help="learn a model of pieces")
+    learn.add("--input", nargs="+", required=True, help="raw text files, plain or .gz")
+    learn.add("--output", required=True, help="model file; .model is added if missing")
+    learn.number("--size", 32000, "number of pieces (default: 32000)")
+    learn.add("--at-most", action="store_true", help="accept fewer pieces if the text is too small")
+    learn.add("--kind", choices=learning.KINDS, default="unigram", help="(default: unigram)")
+    learn.number("--sample", learning.SAMPLE, "lines to learn from (default: %(default)s)")
     for name, what in (("apply", "split text into pieces"), ("undo", "join pieces to text")):
-        add = commands.add_parser(name, help=what).add_argument
-        add("--model", required=True, help="the output of `learn`")
-        add("--input", default="-", help="plain or .gz (default: standard input)")
-        add("--output", default="-", help="file (default: standard output)")
-        add("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")
-    add = commands.add_parser("dictionary", help="list the pieces for fairseq").add_argument
-    add("--model", required=True, help="the output of `learn`")
-    add("--output", default="-", help="file (default: standard output)")
+        command = commands.add_parser(name, help=what)
+        command.add("--model", required=True, help="the output of `learn`")
+        command.streams()
+    listing = commands.add_parser("dictionary", help="list the pieces for fairseq")
+    listing.add("--model", required=True, help="the output of `learn`")
+    listing.add("--output", default="-", help="file (default: standard output)")
     args = flags.parse_args()
-    at_least(args, size=1, sample=1, workers=1)
     if args.command == "learn":
         output = args.output
         if not output.startswith(("-", "/dev/")):
@@ -60,15 +53,11 @@ def main() -> None:
         pieces = SentencePieceProcessor(model_proto=model).get_piece_size()
         report(f"{pieces} pieces, {args.kind}: {output}", output)
     elif args.command == "dictionary":
-        lines = wordpiece.dictionary_lines(args.model)
-        with write_atomically(args.output) as write:
-            for line in lines:
-                write(line)
+        write_lines(args.output, wordpiece.dictionary_lines(args.model))
     else:
-        applies = args.command == "apply"
-        make = wordpiece.make_encoder if applies else wordpiece.make_decoder
+        make = wordpiece.make_encoder if args.command == "apply" else wordpiece.make_decoder
         process_file(partial(make, args.model), args.input, args.output, args.workers)
 
 
 if __name__ == "__main__":
-    run(main)
+    run(main, __doc__)

@@ -66,7 +66,7 @@ def ours(monkeypatch, capsys):
 
     def run(*flags: object) -> str:
         monkeypatch.setattr(sys, "argv", ["binarize.py", *map(str, flags)])
-        script.main()
+        script.main(script.Flags())
         return capsys.readouterr().out
 
     return run

@@ -55,7 +55,7 @@ def run(monkeypatch):
     def run(args: list[str]) -> str | None:
         monkeypatch.setattr("sys.argv", ["bundle.py", *args])
         try:
-            bundle.main()
+            bundle.main(bundle.Flags(description=bundle.__doc__))
         except (UserError, OSError) as error:
             return str(error)
         return None

@@ -47,7 +47,7 @@ def run(monkeypatch, capsys):
         for split in TEXT:
             args += [f"--{split}", folder / split]
         monkeypatch.setattr("sys.argv", [*map(str, args), *map(str, flags)])
-        code_text.main()
+        code_text.main(code_text.Flags())
         return capsys.readouterr().out
 
     return run

@@ -50,7 +50,7 @@ def run(folder, tmp_path, monkeypatch):
         for split in ("train", "valid", "test"):
             args += [f"--{split}", folder / split]
         monkeypatch.setattr("sys.argv", [*map(str, args), *map(str, flags)])
-        code_trees.main()
+        code_trees.main(code_trees.Flags())
         return output
 
     return run

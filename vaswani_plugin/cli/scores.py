@@ -253,7 +253,7 @@ def rescore(
             number of words).
         max_tokens: most target tokens in a batch, padding included.
     """
-    from vaswani_plugin.text.outputs import check_outputs, write_atomically
+    from vaswani_plugin.text.outputs import check_outputs, write_lines
 
     inputs = [nbest, source, dev_nbest, dev_source, bpe_codes]
     inputs += [*(reference or []), *(dev_reference or [])]
@@ -283,9 +283,7 @@ def rescore(
     rows = rescoring.make_rows(systems, weigh, dev, test)
     if output is not None:
         last = [row["weights"] for row in rows if row["weights"]][-1]
-        with write_atomically(output) as write:
-            for place in test.best(test.scores(last)):
-                write(test.outputs[place])
+        write_lines(output, (test.outputs[place] for place in test.best(test.scores(last))))
     counts = {"sentences": test.count, "hypotheses": len(test.outputs)}
     show({**counts, "rows": rows}, rescoring.as_table(rows), format)
 

@@ -15,7 +15,7 @@ from vaswani_plugin.metrics.rouge import scores_of
 from vaswani_plugin.model.architectures import row_of
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.lines import read_json
-from vaswani_plugin.text.outputs import write_atomically
+from vaswani_plugin.text.outputs import write_lines
 from vaswani_plugin.text.settings import (
     CARD,
     CONFIG,
@@ -52,8 +52,8 @@ def write_card(folder: Path, result: Path | None = None) -> bool:
         signature = _SIGNATURE.search(old)
         if signature is None or signature[1] != _digest(old[: signature.start()]):
             return False
-    with write_atomically(path) as write:
-        write(f"{text}\n<!-- vaswani card, sha256 of the lines above: {_digest(text)} -->")
+    end = f"<!-- vaswani card, sha256 of the lines above: {_digest(text)} -->"
+    write_lines(path, [text, end])
     return True
 
 

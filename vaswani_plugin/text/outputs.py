@@ -107,10 +107,16 @@ def write_atomically(path: str | Path) -> Iterator[Callable[[str], None]]:
         yield lambda line: put(line.encode("utf-8") + b"\n")
 
 
+def write_lines(path: str | Path, lines: Iterable[str]) -> None:
+    """Writes all lines of a file; otherwise the same as `write_bytes_atomically`."""
+    with write_atomically(path) as write:
+        for line in lines:
+            write(line)
+
+
 def write_json(path: str | Path, content: Any, indent: int | None = 2) -> None:
     """Writes a JSON file, as `json.dumps` does; otherwise the same as `write_bytes_atomically`."""
-    with write_atomically(path) as write:
-        write(json.dumps(content, ensure_ascii=False, indent=indent))
+    write_lines(path, [json.dumps(content, ensure_ascii=False, indent=indent)])
 
 
 @contextmanager
