@@ -205,17 +205,23 @@ def complete(
     """
     from vaswani_plugin.inference.language_model import LanguageModel
 
-    options = {
-        **{"beam": beam, "nbest": samples, "length_penalty": lenpen, "sampling": sampling},
-        **{"top_k": top_k, "top_p": top_p, "temperature": temperature, "seed": seed},
-        **{"max_new_tokens": max_new_tokens, "min_new_tokens": min_new_tokens},
-        **{"no_repeat_ngram": no_repeat_ngram_size, "stop": stop},
-    }
-    device = chosen_device(cpu, threads)
-    loaded = LanguageModel.from_pretrained(model, device=device)
-    lines = text_lines(None)
-    found = loaded.stream(prompts or lines, **options)
-    for number, completed in enumerate(found, start=1):
+    loaded = LanguageModel.from_pretrained(model, device=chosen_device(cpu, threads))
+    completions = loaded.stream(
+        prompts or text_lines(None),
+        max_new_tokens=max_new_tokens,
+        min_new_tokens=min_new_tokens,
+        stop=stop,
+        beam=beam,
+        nbest=samples,
+        length_penalty=lenpen,
+        no_repeat_ngram=no_repeat_ngram_size,
+        sampling=sampling,
+        top_k=top_k,
+        top_p=top_p,
+        temperature=temperature,
+        seed=seed,
+    )
+    for number, completed in enumerate(completions, start=1):
         for warning in completed.warnings:
             print(message_line(f"vaswani complete: {warning}"), file=sys.stderr)
         shown = [completed.prompt + one.text for one in completed.continuations]
@@ -267,9 +273,15 @@ def summarize(
     from vaswani_plugin.inference.summarization import Summarizer
 
     summarizer = Summarizer.from_pretrained(model, device=chosen_device(cpu, threads))
-    options: dict[str, Any] = {"beam": beam, "length_penalty": lenpen, "max_length": max_length}
-    options |= {"no_repeat_ngram": no_repeat_ngram_size, "batch_tokens": batch_tokens}
-    summaries = summarizer.stream(lines, buffer=buffer or 256, **options)
+    summaries = summarizer.stream(
+        lines,
+        buffer=buffer or 256,
+        beam=beam,
+        length_penalty=lenpen,
+        max_length=max_length,
+        no_repeat_ngram=no_repeat_ngram_size,
+        batch_tokens=batch_tokens,
+    )
     total = cut = 0
 
     def shown(number: int, summary: "Summary") -> list[str]:
@@ -341,9 +353,14 @@ def parse(
     from vaswani_plugin.inference.parsing import Parser
 
     parser = Parser.from_pretrained(model, device=chosen_device(cpu, threads))
-    options: dict[str, Any] = {"beam": beam, "length_penalty": lenpen}
-    options |= {"unconstrained": unconstrained, "batch_tokens": batch_tokens}
-    found = parser.stream(lines, buffer=buffer or 256, **options)
+    sentences = parser.stream(
+        lines,
+        buffer=buffer or 256,
+        beam=beam,
+        length_penalty=lenpen,
+        unconstrained=unconstrained,
+        batch_tokens=batch_tokens,
+    )
     total = malformed = 0
 
     def shown(number: int, sentence: "ParsedSentence") -> list[str]:
@@ -353,7 +370,7 @@ def parse(
         _draw(number, sentence, draw)
         return [_shown(number, sentence, pretty, format)]
 
-    write_results(lines, output, found, shown, "divide it")
+    write_results(lines, output, sentences, shown, "divide it")
     if unconstrained:
         print(f"vaswani parse: {malformed:,} of {total:,} sentences got no tree", file=sys.stderr)
 
@@ -364,7 +381,7 @@ def _draw(number: int, sentence: "ParsedSentence", path: Path | None) -> None:
         return
     import svgling
 
-    from vaswani_plugin.text.outputs import write_atomically
+    from vaswani_plugin.text.outputs import write_lines
     from vaswani_plugin.text.trees import unescape_brackets
 
     try:
@@ -374,8 +391,7 @@ def _draw(number: int, sentence: "ParsedSentence", path: Path | None) -> None:
     except RecursionError:  # about 800 brackets deep: an untrained model writes such trees
         print(f"vaswani parse: line {number}: the tree is too deep to draw", file=sys.stderr)
         return
-    with write_atomically(path if number == 1 else path.with_stem(f"{path.stem}-{number}")) as put:
-        put(picture)
+    write_lines(path if number == 1 else path.with_stem(f"{path.stem}-{number}"), [picture])
 
 
 def _shown(number: int, sentence: "ParsedSentence", pretty: bool, format: str) -> str:

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from vaswani_plugin.cli.command import (
     Count,
@@ -79,13 +79,23 @@ def translate(
     """
     lines = text_lines(inputs, output)
     translator = load_translator(model, engine, cpu, threads, fp16, bf16)
-    options: dict[str, Any] = {
-        **{"beam": beam, "nbest": nbest, "sampling": sampling, "top_k": top_k, "top_p": top_p},
-        **{"temperature": temperature, "seed": seed, "length_penalty": lenpen, "long": long},
-        **{"no_repeat_ngram": no_repeat_ngram_size, "batch_tokens": batch_tokens},
-        **{"one_sentence": one_sentence_a_line, "align": format == "json"},
-    }
-    translations = translator.stream(lines, buffer=buffer or 1000, **options)
+    translations = translator.stream(
+        lines,
+        buffer=buffer or 1000,
+        one_sentence=one_sentence_a_line,
+        long=long,
+        align=format == "json",
+        beam=beam,
+        nbest=nbest,
+        length_penalty=lenpen,
+        batch_tokens=batch_tokens,
+        no_repeat_ngram=no_repeat_ngram_size,
+        sampling=sampling,
+        top_k=top_k,
+        top_p=top_p,
+        temperature=temperature,
+        seed=seed,
+    )
 
     def shown(number: int, translation: "Translation") -> list[str]:
         if format == "json":
@@ -99,10 +109,9 @@ def translate(
 
 
 def _as_json(number: int, translation: "Translation") -> str:
-    names = {"text": "text", "score": "score", "tokens": "tokens"}
-    names |= {"positional_scores": "token_scores", "alignment": "alignment"}
     entries = [
-        {key: getattr(h, name) for key, name in names.items()} for h in translation.hypotheses
+        {"positional_scores" if k == "token_scores" else k: v for k, v in h._asdict().items()}
+        for h in translation.hypotheses
     ]
     return json.dumps({"line": number, "source": translation.source, "hypotheses": entries})
 
