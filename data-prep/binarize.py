@@ -40,7 +40,7 @@ def main(flags: Flags) -> None:
     if (rows[0] is None) != (rows[1] is None):
         raise UserError("--source-rows and --target-rows go together: give both or neither")
     if args.dictionary and (args.threshold or rows[0] or args.padding_factor):
-        raise UserError("--dictionary is as it is: no --threshold, --source-rows, --padding-factor")
+        raise UserError("--dictionary: leave out --threshold, --source-rows and --padding-factor")
     files = {split: [f"{getattr(args, split)}.{language}" for language in pair] for split in SPLITS}
     with new_data_folder(args.output) as (folder, _):
         counting = args.threshold, args.padding_factor or 8, args.workers
