@@ -8,8 +8,8 @@ The first makes one joint dictionary, for subwords, the second one for each lang
 frequent words, as Sutskever et al. (2014) do; all other words become <unk>.
 
 Reads PREFIX.en and PREFIX.de of each split. Writes the same files, byte for byte and several times
-faster, as `fairseq-preprocess` with --joined-dictionary, or with --nwordssrc and --nwordstgt, but no
-log. The output folder is created only when it is complete.
+faster, as `fairseq-preprocess --joined-dictionary`, or with --nwordssrc, --nwordstgt, but no log.
+The output folder is created only when it is complete.
 """
 
 from pathlib import Path

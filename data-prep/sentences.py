@@ -121,7 +121,7 @@ def sentences(path: str, wanted: list[str]) -> Iterator[str]:
 def main(flags: Flags) -> None:
     flags.add("input", nargs="+", metavar="FILE", help="plain or .gz")
     flags.add("--output", default="-", help="file (default: standard output)")
-    flags.add("--text", action="append", default=[], metavar="NAME", help="such as de; may be repeated")
+    flags.add("--text", action="append", default=[], metavar="NAME", help="its name; repeatable")
     args = flags.parse_args()
     check_outputs("--output", [args.output], args.input)
     write_lines(args.output, (line for path in args.input for line in sentences(path, args.text)))
