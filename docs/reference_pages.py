@@ -22,7 +22,7 @@ sys.path[:0] = [str(ROOT)]
 from vaswani_plugin import PUBLIC_NAMES, register  # noqa: E402
 from vaswani_plugin.cli.__main__ import COMMANDS, command_parser, load_command  # noqa: E402
 from vaswani_plugin.cli.command import summary  # noqa: E402
-from vaswani_plugin.model.architectures import FAMILIES  # noqa: E402
+from vaswani_plugin.model.families import families  # noqa: E402
 
 WIDTH = "100"
 """Width of help texts, in columns."""
@@ -56,7 +56,7 @@ def names_page() -> str:
     logging.getLogger().setLevel(logging.WARNING)  # importing fairseq sets it to DEBUG
     parts = ["# Registered names", "", "`--user-dir vaswani_plugin` makes them known.", ""]
     parts += ["## Architectures (`--arch`)"]
-    for family in FAMILIES:
+    for family in families():
         title = family.title[:1].upper() + family.title[1:]
         parts += ["", f"### {title}", "", f"For `--task {family.task}`.", ""]
         parts += ["| name | source | differs from base by |", "|---|---|---|"]
@@ -147,7 +147,7 @@ def _registered() -> Iterator[tuple[str, str, type]]:
         if name.startswith("vaswani"):
             yield "Task", name, dataclass
     for name, dataclass in models.MODEL_DATACLASS_REGISTRY.items():
-        if name in {family.model for family in FAMILIES}:
+        if name in {family.model for family in families()}:
             yield "Model", name, dataclass
     for kind in ("criterion", "optimizer", "lr_scheduler"):
         for name, dataclass in registry.REGISTRIES[kind]["dataclass_registry"].items():

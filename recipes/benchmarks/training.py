@@ -23,8 +23,8 @@ from measurement import ROOT, measure
 from vaswani_plugin import processor
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.metrics.cost import DEVICES
-from vaswani_plugin.model.architectures import row_of
 from vaswani_plugin.model.configuration import Configuration
+from vaswani_plugin.model.families import TRANSLATOR, row_of
 from vaswani_plugin.text.outputs import write_json
 from vaswani_plugin.text.programs import run
 
@@ -67,7 +67,7 @@ def fairseq_flags(args: argparse.Namespace, side: str, size: str) -> list[str]:
 
 def configuration(size: str) -> Configuration:
     """The sizes of an architecture."""
-    return Configuration(**row_of(ARCHS[size]).changes)
+    return Configuration(**row_of(ARCHS[size])[1].changes)
 
 
 def job_of(args: argparse.Namespace, side: str, size: str) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def flops(args: argparse.Namespace, size: str, report: dict[str, Any]) -> float:
     sums = {k: sum(r[k] for r in rows) for k in ("sentences", "source", "target", "seconds")}
     shape = 1, *(round(sums[k] / sums["sentences"]) for k in ("source", "target"))
     vocabulary = 4 + next(args.data.glob("dict.*.txt")).read_bytes().count(b"\n")
-    each = forward_flops("vaswani_transformer", vars(configuration(size)), vocabulary, shape)
+    each = forward_flops(TRANSLATOR, vars(configuration(size)), vocabulary, shape)
     return 3 * each * sums["sentences"] / sums["seconds"]
 
 

@@ -4,7 +4,7 @@ import meta
 import pytest
 import torch
 
-from vaswani_plugin.modules import recurrent
+from vaswani_plugin.ancestors import recurrent
 
 LENGTHS = {"equal": [7, 7, 7], "longest first": [7, 5, 2], "any order": [5, 7, 2], "unknown": None}
 """Of the three sources, as the host counted them."""

@@ -7,13 +7,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from vaswani_plugin.figures.flops import TRAINING_PASSES, forward_flops
-from vaswani_plugin.model.architectures import FAMILIES
+from vaswani_plugin.model.families import TRANSLATOR, row_of
 
 
 def count(arch: str, shape: tuple[int, int, int], vocabulary: int = 100, **changes) -> int:
-    rows = {row.name: (family.model, row.changes) for family in FAMILIES for row in family.rows}
-    model, own = rows[arch]
-    return forward_flops(model, own | changes, vocabulary, shape)
+    family, row = row_of(arch)
+    return forward_flops(family, row.changes | changes, vocabulary, shape)
 
 
 def transformer(b: int, s: int, t: int, v: int, d_k=64, d_v=64) -> int:
@@ -67,5 +66,5 @@ def test_three_passes_are_those_of_a_training_step(changes):
     with plain[0], plain[1], FlopCounterMode(display=False) as counter:
         model(**batch)[0].logsumexp(dim=-1).sum().backward()
     vocabulary = len(task.target_dictionary)
-    forward = forward_flops("vaswani_transformer", {**SIZES, **changes}, vocabulary, (3, 7, 5))
+    forward = forward_flops(TRANSLATOR, {**SIZES, **changes}, vocabulary, (3, 7, 5))
     assert TRAINING_PASSES * forward == counter.get_total_flops()

@@ -9,8 +9,7 @@ from toy_bundle import POSITIONS, load_by_fairseq, write_toy_bundle
 from vaswani_plugin.export.checkpoints import save_safetensors
 from vaswani_plugin.inference.bundle import Bundle, ForeignModel
 from vaswani_plugin.inference.checkpoints import load_checkpoint, make_model
-from vaswani_plugin.model.build import build_named
-from vaswani_plugin.model.configuration import MODELS, configuration_class
+from vaswani_plugin.model.families import families, family_of
 from vaswani_plugin.search.models import TransformerModel
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.settings import MODEL, SAFETENSORS
@@ -145,18 +144,20 @@ def test_another_dictionary_is_refused(changed):
 
 
 @pytest.mark.parametrize(
-    ("family", "changes"),
+    ("model", "changes"),
     [
-        *((family, {}) for family in MODELS),
+        *((model, {}) for model in dict.fromkeys(family.model for family in families())),
         *(("vaswani_transformer", {"initial_weights": name}) for name in ("xavier", "normal")),
         ("vaswani_transformer", {"positions": "learned", "next_word": True}),
         ("vaswani_attention_lstm", {"attention": "additive"}),
     ],
 )
-def test_no_initial_weights_are_drawn(family, changes):
+def test_no_initial_weights_are_drawn(model, changes):
     words, ends = Dictionary(["(A", ")A", "x"]), torch.ones(7, dtype=torch.bool)
-    sizes = configuration_class(family)(d_model=16, **changes)
-    weights = build_named(family, sizes, words, words, (ends, ends)).state_dict()
+    family = family_of(model)
+    sizes = family.configuration(d_model=16, **changes)
+    options = {"words": (ends, ends)} if "next_word" in changes else {}
+    weights = family.build(sizes, words, words, **options).state_dict()
     before = torch.get_rng_state()
     found = make_model(family, sizes, words, words, weights).state_dict()
     assert torch.equal(torch.get_rng_state(), before)

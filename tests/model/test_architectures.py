@@ -17,8 +17,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
-from vaswani_plugin.model.architectures import ARCHITECTURES, FAMILIES
-from vaswani_plugin.model.configuration import family_of
+from vaswani_plugin.model.architectures import ARCHITECTURES
+from vaswani_plugin.model.families import LANGUAGE_MODEL, TRANSLATOR, families, family_of
 from vaswani_plugin.modules.embedding import LearnedPositions, SinusoidalPositions
 
 ROWS_OF_THE_MATRIX = 40_960
@@ -108,15 +108,16 @@ def test_row_through_parser_and_build(name, task):
         assert (round(row.parameters / 1e6) == row.printed) == (name != "vaswani_big")
 
 
-WITH_THEIR_FAMILIES = {row.name: family for family in FAMILIES for row in family.rows}
+WITH_THEIR_FAMILIES = {row.name: family for family in families() for row in family.rows}
 
 
 def test_a_name_in_a_checkpoint_tells_the_model():
     for name, family in WITH_THEIR_FAMILIES.items():
-        assert family_of(name) == family_of(family.model) == family.model, name
-    assert family_of("vaswani_my_own_row") == "vaswani_transformer"
-    assert family_of("vaswani_lm_my_own_row") == "vaswani_lm"
-    assert family_of("transformer_iwslt_de_en") == family_of("None") == ""
+        assert family_of(name) == family_of(family.model), name
+        assert family_of(name).model == family.model, name
+    assert family_of("vaswani_my_own_row") == TRANSLATOR
+    assert family_of("vaswani_lm_my_own_row") == LANGUAGE_MODEL
+    assert family_of("transformer_iwslt_de_en") is family_of("None") is None
 
 
 def hydra_configuration(name: str, *overrides: str) -> DictConfig:

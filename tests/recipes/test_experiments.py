@@ -19,7 +19,8 @@ import experiments  # noqa: E402
 
 from vaswani_plugin.errors import UserError  # noqa: E402
 from vaswani_plugin.figures.flops import forward_flops  # noqa: E402
-from vaswani_plugin.model.architectures import ARCHITECTURES, row_of  # noqa: E402
+from vaswani_plugin.model.architectures import ARCHITECTURES  # noqa: E402
+from vaswani_plugin.model.families import row_of  # noqa: E402
 from vaswani_plugin.text.binary import read_numbers  # noqa: E402
 from vaswani_plugin.text.dictionary import Dictionary  # noqa: E402
 from vaswani_plugin.text.lines import read_lines  # noqa: E402
@@ -95,7 +96,7 @@ def test_the_report(finished, toy_data_bin):
     sizes = [read_numbers(toy_data_bin / f"train.src-tgt.{side}")[1] for side in ("src", "tgt")]
     source, target = (round(lengths.mean()) for lengths in sizes)
     words = len(Dictionary.load(toy_data_bin / "dict.src.txt"))
-    changes = row_of("vaswani_debug").changes
+    changes = row_of("vaswani_debug")[1].changes
     flops = 3 * forward_flops("vaswani_transformer", changes, words, (1, source, target)) / target
     log = folder / "work" / "trainings" / "first-1" / "train.log"
     tokens = 6 * read_training(read_lines(log), "").tokens_per_update

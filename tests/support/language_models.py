@@ -10,9 +10,11 @@ from omegaconf import OmegaConf
 from reference_weights import default_dtype, shake
 from torch.nn.utils.rnn import pad_sequence
 
+from vaswani_plugin.ancestors import fairseq_adapters as ancestors
+from vaswani_plugin.ancestors.one_layer import OneLayerLanguageModel
+from vaswani_plugin.ancestors.search_adapters import OneLayerTexts, RecurrentTexts
 from vaswani_plugin.fairseq_plugin import configurations
 from vaswani_plugin.fairseq_plugin.models import language_models
-from vaswani_plugin.modules.one_layer import OneLayerLanguageModel
 from vaswani_plugin.modules.transformer import LanguageModel
 from vaswani_plugin.search.plain_models import TextModel
 
@@ -51,29 +53,30 @@ def make_language_model(
 
 def make_one_layer_model(
     task: SimpleNamespace | None = None, seed: int = 1, **changes
-) -> language_models.OneLayerModel:
+) -> ancestors.OneLayerModel:
     """A `vaswani_lm_one_layer`."""
-    config = configurations.OneLayerConfig(**{**ONE_LAYER_SIZES, **LIMITS, **changes})
-    return _exact(language_models.OneLayerModel, config, task, seed, size=0.3)
+    config = ancestors.OneLayerConfig(**{**ONE_LAYER_SIZES, **LIMITS, **changes})
+    return _exact(ancestors.OneLayerModel, config, task, seed, size=0.3)
 
 
 def make_lstm_model(
     task: SimpleNamespace | None = None, seed: int = 1, **changes
-) -> language_models.LSTMLanguageModel:
+) -> ancestors.LSTMLanguageModel:
     """A `vaswani_lm_lstm`."""
-    config = configurations.RecurrentLanguageModelConfig(**{**LSTM_SIZES, **NO_DROPOUT, **changes})
-    return _exact(language_models.LSTMLanguageModel, config, task, seed, size=0.5)
+    config = ancestors.RecurrentLanguageModelConfig(**{**LSTM_SIZES, **NO_DROPOUT, **changes})
+    return _exact(ancestors.LSTMLanguageModel, config, task, seed, size=0.5)
 
 
 def text_model(model: torch.nn.Module) -> TextModel:
     """The same model, its weights shared, as the search and the scores take it."""
-    own, longest = model.decoder, model.max_decoder_positions()
+    own = model.decoder
     if isinstance(own, language_models.LanguageDecoder):
         layers, options = list(own.layers), {"dropout": own.dropout, "window": own.window}
-        own = LanguageModel(own.embedding, own.positions, layers, **options)
-    elif isinstance(own, language_models.OneLayerDecoder):
-        own = OneLayerLanguageModel(own.embedding, own.positions, own.layer, own.dropout)
-    return TextModel(own, longest)
+        return TextModel(LanguageModel(own.embedding, own.positions, layers, **options))
+    if isinstance(own, ancestors.LSTMLanguageDecoder):
+        return RecurrentTexts(own)
+    parts = own.embedding, own.positions, own.layer, own.dropout
+    return OneLayerTexts(OneLayerLanguageModel(*parts))
 
 
 def random_texts(dictionary: Dictionary, lengths: list[int], seed: int = 3) -> list[list[int]]:

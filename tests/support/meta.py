@@ -24,10 +24,11 @@ from tree_models import make_dictionaries
 
 from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
 from vaswani_plugin.fairseq_plugin.optimizer import VaswaniAdam, VaswaniAdamConfig
-from vaswani_plugin.model.architectures import FAMILIES, Architecture, Family
+from vaswani_plugin.model.architectures import Architecture
+from vaswani_plugin.model.families import Family, families
 
 META = torch.device("meta")
-ROWS = {row.name: (family, row) for family in FAMILIES for row in family.rows}
+ROWS = {row.name: (family, row) for family in families() for row in family.rows}
 """Every architecture that the plugin registers, by name."""
 LAYERS = ("encoder_layers", "decoder_layers", "layers")
 RECURRENT = {"vaswani_seq2seq_lstm", "vaswani_attention_lstm"}

@@ -9,9 +9,9 @@ from omegaconf import OmegaConf
 from reference_weights import default_dtype, numbers, shake
 from torch import nn
 
-from vaswani_plugin.fairseq_plugin.configurations import AttentionLSTMConfig, Seq2SeqLSTMConfig
-from vaswani_plugin.fairseq_plugin.models.recurrent import (
-    RecurrentModel,
+from vaswani_plugin.ancestors.fairseq_adapters import (
+    AttentionLSTMConfig,
+    Seq2SeqLSTMConfig,
     VaswaniAttentionLSTM,
     VaswaniSeq2SeqLSTM,
 )
@@ -32,7 +32,7 @@ KINDS = {
 
 def make_recurrent(
     kind: str, task: SimpleNamespace | None = None, seed: int = 1, **changes
-) -> RecurrentModel:
+) -> nn.Module:
     """A small model in evaluation mode; `kind` is a key of `KINDS`."""
     model, config, own = KINDS[kind]
     torch.manual_seed(seed)
@@ -40,7 +40,7 @@ def make_recurrent(
     return model.build_model(cfg, task or make_task()).eval()
 
 
-def exact_recurrent(kind: str, task: SimpleNamespace | None = None, **changes) -> RecurrentModel:
+def exact_recurrent(kind: str, task: SimpleNamespace | None = None, **changes) -> nn.Module:
     """The same in float64, its weights so large that each one counts."""
     with default_dtype(torch.float64):
         return shake(make_recurrent(kind, task, **changes), size=0.5).eval()

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 from vaswani_plugin.cli.command import Format
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.model.architectures import FAMILIES, PAPER_VOCABULARY, Architecture, Family
-from vaswani_plugin.model.configuration import configuration_class, flag, head_sizes
+from vaswani_plugin.model.architectures import PAPER_VOCABULARY, Architecture
+from vaswani_plugin.model.configuration import flag, head_sizes
+from vaswani_plugin.model.families import Family, families
 
 
 def user_dir() -> None:
@@ -36,7 +37,7 @@ def archs(
     """
     if not 5 <= vocab <= 10**9:
         raise UserError(f"--vocab {vocab}: must be at least 5 (4 special ones), at most a billion")
-    found = [(family, [r for r in family.rows if name in (None, r.name)]) for family in FAMILIES]
+    found = [(family, [r for r in family.rows if name in (None, r.name)]) for family in families()]
     if name and not any(rows for _, rows in found):
         raise UserError(f"no architecture {name}: `vaswani archs` lists them")
     described = [(family, [describe(family, row, vocab) for row in rows]) for family, rows in found]
@@ -55,14 +56,14 @@ def describe(family: Family, row: Architecture, vocabulary: int) -> dict[str, An
 
     `agrees`: whether the model has as many parameters as the paper prints, at the paper's rows.
     """
-    from vaswani_plugin.model.build_ancestors import count_parameters  # imports torch
+    from vaswani_plugin.model.sizes import count_parameters  # imports torch
 
     words = vocabulary, family.target_rows or vocabulary
-    parameters = count_parameters(family.model, row.changes, words)
+    parameters = count_parameters(family, row.changes, words)
     printed = printed_rows = difference = None
     if row.printed_parameters is not None:
         printed, printed_rows = row.printed_parameters * 1_000_000, row.printed_rows
-        difference = count_parameters(family.model, row.changes, printed_rows) - printed
+        difference = count_parameters(family, row.changes, printed_rows) - printed
     found = {"arch": row.name, "model": family.model, "source": row.source}
     found |= {"changes": row.changes, "values": values_of(family, row), "rows": words}
     found |= {"parameters": parameters, "printed_parameters": printed, "printed_rows": printed_rows}
@@ -74,7 +75,7 @@ def values_of(family: Family, row: Architecture) -> dict[str, Any]:
     """Every value of a row that is a flag of `fairseq-train`, by its name."""
     values = family.base | row.changes
     if "d_k" in values:
-        sizes = configuration_class(family.model)(**row.changes)
+        sizes = family.configuration(**row.changes)
         values["d_k"], values["d_v"] = head_sizes(sizes)
     return values
 
@@ -90,7 +91,7 @@ def _print_family(family: Family, rows: list[dict[str, Any]], with_values: bool)
             print(remark)
     if with_values:
         (row,) = rows
-        helps = {f.name: f.metadata.get("help") for f in fields(configuration_class(family.model))}
+        helps = {f.name: f.metadata.get("help") for f in fields(family.configuration)}
         print("\nAs flags of fairseq-train, which change them:\n")
         lines = [(flag(name), value, helps[name]) for name, value in row["values"].items()]
         print(tabulate(lines, disable_numparse=True, maxcolwidths=[None, None, 60]))

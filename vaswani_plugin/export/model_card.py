@@ -12,7 +12,7 @@ from typing import Any
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.metrics.rouge import scores_of
-from vaswani_plugin.model.architectures import row_of
+from vaswani_plugin.model.families import row_of
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.lines import read_json
 from vaswani_plugin.text.outputs import write_lines
@@ -87,7 +87,7 @@ def model_card(
         kind = "text-generation" if settings.article_tokens is None else "summarization"
     arch = result.get("arch") or config["model"].get("_name") or "not recorded"
     try:
-        model = {"architecture": f"`{arch}` ({row_of(arch).source})"}
+        model = {"architecture": f"`{arch}` ({row_of(arch)[1].source})"}
     except KeyError:
         model = {"architecture": f"`{arch}`"}
     if "parameters" in result:

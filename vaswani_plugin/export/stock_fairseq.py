@@ -32,8 +32,9 @@ from vaswani_plugin.export.exported_model import (
 from vaswani_plugin.inference.bundle import TASK
 from vaswani_plugin.inference.checkpoints import DIGESTS, TASKS, Checkpoint, load_checkpoint, naming
 from vaswani_plugin.model.build import WithoutInitialWeights
-from vaswani_plugin.model.build_ancestors import Rows, build_sizes
-from vaswani_plugin.model.configuration import TRANSFORMER, Configuration, family_of, flag
+from vaswani_plugin.model.configuration import Configuration, flag
+from vaswani_plugin.model.families import TRANSFORMER, TRANSLATOR, family_of
+from vaswani_plugin.model.sizes import Rows, build_sizes
 from vaswani_plugin.modules.embedding import sinusoids
 from vaswani_plugin.text.dictionary import PAD, Dictionary, dictionary_name
 from vaswani_plugin.text.languages import languages_of
@@ -178,7 +179,7 @@ def our_model(state: Checkpoint) -> Configuration:
     """The configuration of a checkpoint of ours; refuses another model."""
     options = _section(state, "model")
     name = options.get("_name") or "another model"
-    if family_of(str(name)) != TRANSFORMER:
+    if family_of(str(name)) != TRANSLATOR:
         raise UserError(f"it holds {name}; export takes a {TRANSFORMER}")
     return Configuration.from_checkpoint(options, state["cfg"].get("task") or {})
 
@@ -297,7 +298,7 @@ def _compare(weights: Weights, cfg: Configuration) -> None:
     rows = [Rows(len(weights[f"{side}.embedding.weight"])) for side in SIDES]
     cfg = replace(cfg, layer_norm_eps=FAIRSEQ_LAYER_NORM_EPS)
     with WithoutInitialWeights(weight.shape for weight in weights.values()):
-        ours = build_sizes(TRANSFORMER, cfg, (rows[0], rows[1])).eval()
+        ours = build_sizes(TRANSLATOR, cfg, (rows[0], rows[1])).eval()
     ours.load_state_dict(weights)
 
     def log_p(pairs):

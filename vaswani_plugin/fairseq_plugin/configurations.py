@@ -11,13 +11,8 @@ from typing import Any, Optional, TypeVar, get_type_hints
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II
 
-from vaswani_plugin.model import ancestors
-from vaswani_plugin.model.configuration import (
-    OF_AN_ENCODER,
-    Checkpointed,
-    Configuration,
-    check_ranges,
-)
+from vaswani_plugin.model.configuration import Checkpointed, check_ranges
+from vaswani_plugin.model.families import LANGUAGE_MODEL, TRANSLATOR, Family
 
 Kind = TypeVar("Kind", bound=Checkpointed)
 OF_A_TEXT = {
@@ -28,16 +23,14 @@ OF_A_TEXT = {
 """What a language model's dataclass takes from its task."""
 
 
-def fairseq_dataclass(
-    name: str, kind: type[Checkpointed], without: tuple[str, ...] = (), **of_task: Any
-) -> type[FairseqDataclass]:
-    """Derive fairseq's dataclass of a configuration, `without` some fields.
-
-    `of_task` has the types of further fields, whose values are the task's.
-    """
+def fairseq_dataclass(family: Family, name: str, module: str = __name__) -> type[FairseqDataclass]:
+    """Derive fairseq's dataclass of a family's configuration; `name` is in the module `module`."""
+    kind = family.configuration
     hints, made = get_type_hints(kind), []
+    has_positions = "max_target_positions" in hints
+    of_task = dict(OF_A_TEXT) if family.writes_texts and has_positions else {}
     for each in fields(kind):
-        if each.name in without or each.name in of_task:
+        if each.name in family.without or each.name in of_task:
             continue
         if each.metadata.get("of_task"):
             of_task[each.name] = hints[each.name]
@@ -49,7 +42,7 @@ def fairseq_dataclass(
         shown = field(default=each.default, metadata={"help": each.metadata["help"]})
         made.append((each.name, hint, shown))
     made += [(n, hint, field(default=II(f"task.{n}"))) for n, hint in of_task.items()]
-    own = {"__doc__": kind.__doc__, "__module__": __name__}
+    own = {"__doc__": kind.__doc__, "__module__": module}
     return make_dataclass(name, made, bases=(FairseqDataclass,), namespace=own)
 
 
@@ -58,16 +51,8 @@ def _choices(words: tuple[str, ...]) -> type[enum.Enum]:
     return ChoiceEnum(list(words))
 
 
-VaswaniTransformerConfig = fairseq_dataclass("VaswaniTransformerConfig", Configuration)
-VaswaniLanguageModelConfig = fairseq_dataclass(
-    "VaswaniLanguageModelConfig", Configuration, OF_AN_ENCODER, **OF_A_TEXT
-)
-OneLayerConfig = fairseq_dataclass("OneLayerConfig", ancestors.OneLayerConfiguration, **OF_A_TEXT)
-RecurrentLanguageModelConfig = fairseq_dataclass(
-    "RecurrentLanguageModelConfig", ancestors.RecurrentLanguageModelConfiguration
-)
-Seq2SeqLSTMConfig = fairseq_dataclass("Seq2SeqLSTMConfig", ancestors.Seq2SeqConfiguration)
-AttentionLSTMConfig = fairseq_dataclass("AttentionLSTMConfig", ancestors.AttentionLSTMConfiguration)
+VaswaniTransformerConfig = fairseq_dataclass(TRANSLATOR, "VaswaniTransformerConfig")
+VaswaniLanguageModelConfig = fairseq_dataclass(LANGUAGE_MODEL, "VaswaniLanguageModelConfig")
 
 
 def configuration_of(cfg: Any, kind: type[Kind], **more: Any) -> Kind:

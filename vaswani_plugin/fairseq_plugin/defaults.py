@@ -5,9 +5,14 @@ from typing import Any
 from fairseq.registry import REGISTRIES
 from omegaconf import DictConfig, OmegaConf
 
-from vaswani_plugin.model.architectures import FAMILIES
+from vaswani_plugin.model.families import (
+    CLIPPING,
+    LANGUAGE_MODELING,
+    SMOOTHING,
+    families,
+    family_of,
+)
 
-SMOOTHING, CLIPPING = "criterion.label_smoothing", "optimization.clip_norm"
 RESOLVER = "vaswani_default"
 """What `${vaswani_default:KEY}` begins with: a setting that is not given has our default."""
 
@@ -25,19 +30,8 @@ PAPER_VALUES: dict[str, Any] = {
 }
 """Section 5, by the keys of fairseq's configuration."""
 
-# Neither Sutskever et al. (2014) nor Luong et al. (2015) smooth labels; Sutskever et al. limit the
-# gradient's norm to 5. Merity et al. (2017), section 5, limit it to 0.25.
-VALUES_OF_MODELS: dict[str, dict[str, Any]] = {
-    "vaswani_seq2seq_lstm": {SMOOTHING: 0.0, CLIPPING: 5.0},
-    "vaswani_attention_lstm": {SMOOTHING: 0.0, CLIPPING: 5.0},
-    "vaswani_lm_lstm": {CLIPPING: 0.25},
-}
-"""Values that differ in a model, whose name the names of its rows begin with."""
-
 PAPER_BATCH = 8 * 4096
 """Padded tokens of an update in the authors' code; in the paper about 25,000 real ones a side."""
-
-LANGUAGE_MODEL_TASK = "vaswani_language_modeling"
 
 
 def values_of(task: str, model: str) -> dict[str, Any]:
@@ -46,12 +40,11 @@ def values_of(task: str, model: str) -> dict[str, Any]:
     `task` is its registered name, `model` that of the model or of one of its rows.
     """
     values = dict(PAPER_VALUES)
-    if task == LANGUAGE_MODEL_TASK:
+    if task == LANGUAGE_MODELING:
         # Section 5.4: smoothing "hurts perplexity", which is how language models are measured.
         values[SMOOTHING] = 0.0
-    for name, own in VALUES_OF_MODELS.items():
-        values |= own if model.startswith(name) else {}
-    return values
+    family = family_of(model)
+    return values | (family.defaults if family else {})
 
 
 def values_in(cfg: DictConfig) -> dict[str, Any]:
@@ -72,7 +65,8 @@ def install() -> None:
 
 def task_of(arch: str) -> str | None:
     """Return the task that trains an architecture; None if it is not one of ours."""
-    tasks = {name: f.task for f in FAMILIES for name in (f.model, *(row.name for row in f.rows))}
+    named = reversed(families())  # of a name that two tasks share, the first one
+    tasks = {name: f.task for f in named for name in (f.model, *(row.name for row in f.rows))}
     return tasks.get(arch)
 
 

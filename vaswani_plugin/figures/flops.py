@@ -12,19 +12,15 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.model.ancestors import (
-    OneLayerConfiguration,
-    RecurrentConfiguration,
-    RecurrentLanguageModelConfiguration,
-)
-from vaswani_plugin.model.architectures import FAMILIES
-from vaswani_plugin.model.build_ancestors import build_sizes
-from vaswani_plugin.model.configuration import configuration_class
+from vaswani_plugin.model.families import Family, families
+from vaswani_plugin.model.sizes import build_sizes
+from vaswani_plugin.search.models import Sources
 
 PAPER_UPDATES = 100_000
 PAPER_UPDATES_OF_BIG = 300_000
@@ -33,32 +29,26 @@ TRAINING_PASSES = 3
 
 
 def forward_flops(
-    model: str, changes: Mapping[str, Any], vocabulary: int, shape: tuple[int, int, int]
+    family: Family, changes: Mapping[str, Any], vocabulary: int, shape: tuple[int, int, int]
 ) -> int:
     """FLOPs of the forward pass of one batch, the projection to the vocabulary included.
 
     `changes` are values of the model's configuration that are not the defaults, `vocabulary` rows
     of each embedding, `shape` B, S and T, padding included; a language model has no source.
     """
-    kind, (sentences, source, target) = configuration_class(model), shape
+    kind, (sentences, source, target) = family.configuration, shape
     longest = {f.name: max(shape) for f in fields(kind) if re.fullmatch("max_.*_positions", f.name)}
     cfg = kind(**{**changes, **longest})
     with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
-        built: Any = build_sizes(model, cfg, (vocabulary, vocabulary)).eval()
+        model = family.searched(build_sizes(family, cfg, (vocabulary, vocabulary)))
         texts = torch.zeros(sentences, source, dtype=torch.long)
         shifted = torch.zeros(sentences, target, dtype=torch.long)
-        if isinstance(cfg, RecurrentConfiguration):
-            lengths = torch.full((sentences,), source, device="cpu")
-            memory = built.encoder.read(texts, lengths)
-            built.decoder.project(built.decoder.read(shifted, memory).features)
-        elif isinstance(cfg, OneLayerConfiguration):
-            built.project(built(shifted))
-        elif isinstance(cfg, RecurrentLanguageModelConfiguration):
-            built(shifted)
-        elif model == "vaswani_lm":
-            built.project(built(shifted).features)
+        if family.writes_texts:
+            features = model.features(shifted)
         else:
-            built(texts, shifted)
+            memory = model.encode(Sources(texts, np.full(sentences, source), {}))
+            features = model.model.decode(shifted, memory, right_padded=True).features
+        model.decoder.project(features)
     return counter.get_total_flops()
 
 
@@ -83,7 +73,7 @@ def by_counting(
     arch: str, vocabulary: int, shape: tuple[int, int, int], updates: int | None
 ) -> dict[str, Any]:
     """FLOPs of an update and of a training, by the row's name; `updates` None: as in the paper."""
-    rows = {row.name: (family.model, row.changes) for family in FAMILIES for row in family.rows}
+    rows = {row.name: (family, row.changes) for family in families() for row in family.rows}
     if arch not in rows:
         raise UserError(f"--arch {arch}: can't be counted; these can: {', '.join(rows)}")
     if updates is None:

@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.checkpoints import load_model
-from vaswani_plugin.inference.search_engine import SearchEngine, searched_model
+from vaswani_plugin.inference.search_engine import SearchEngine
 from vaswani_plugin.inference.texts import batches_by_length
 from vaswani_plugin.metrics.segments import first_gap
 from vaswani_plugin.text.bpe import join_bpe
@@ -53,8 +53,9 @@ def load_scorer(paths: Sequence[Path], data: Path, device: torch.device) -> Sear
     found = [load_model(path, data, Settings, names) for path in paths]
     for loaded in found:
         loaded.model.to(device)
-    models = [searched_model(loaded) for loaded in found]
-    return SearchEngine(models, found[0].source, found[0].target, device)
+    return SearchEngine(
+        [loaded.searched() for loaded in found], found[0].source, found[0].target, device
+    )
 
 
 class Lists:

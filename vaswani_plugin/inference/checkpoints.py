@@ -26,14 +26,9 @@ from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import PARSING_TASK, TASK, ForeignModel, wrong_kind
-from vaswani_plugin.model.build import WithoutInitialWeights, accelerated, build_named
-from vaswani_plugin.model.configuration import (
-    TRANSFORMER,
-    Checkpointed,
-    Configuration,
-    configuration_class,
-    family_of,
-)
+from vaswani_plugin.model.build import WithoutInitialWeights, accelerated
+from vaswani_plugin.model.configuration import Checkpointed
+from vaswani_plugin.model.families import TRANSFORMER, Family, family_of
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.lines import read_json
 from vaswani_plugin.text.settings import CONFIG, AnySettings, Settings, TextSettings, TreeSettings
@@ -170,6 +165,11 @@ class Loaded(NamedTuple):
     source: Dictionary
     target: Dictionary
     task: Mapping[str, Any]
+    family: Family
+
+    def searched(self) -> Any:
+        """Take the model for searches; see `search.models.Model`."""
+        return self.family.searched(self.model)
 
 
 def load_model(
@@ -216,33 +216,33 @@ def load_model(
         source, target = sides.get("source", sides["target"]), sides["target"]
         digests = {side: dictionary.digest() for side, dictionary in sides.items()}
         refuse_other_dictionaries(data, state.get("task_state") or {}, digests)
-        sizes = configuration_class(family).from_checkpoint(options, of_task)
+        sizes: Any = family.configuration.from_checkpoint(options, of_task)
         with mismatches_explained(str(path)):
             model = make_model(family, sizes, source, target, weights)
-        return Loaded(model, sizes, source, target, task)
+        return Loaded(model, sizes, source, target, task, family)
 
 
 def make_model(
-    family: str,
-    sizes: Checkpointed,
+    family: Family,
+    sizes: Any,
     source: Dictionary,
     target: Dictionary,
     weights: Mapping[str, Tensor],
 ) -> Any:
     """Build a model with a checkpoint's weights, in evaluation mode; no initial ones are drawn."""
-    words = None
-    if isinstance(sizes, Configuration) and sizes.next_word and family == TRANSFORMER:
+    options = {}
+    if family.model == TRANSFORMER and sizes.next_word:
         from vaswani_plugin.search.well_formed import Grammar  # translations have none
 
         grammar = Grammar(source, target)
-        words = grammar.ends_word, grammar.is_word
+        options["words"] = grammar.ends_word, grammar.is_word
     # A file may name a weight, or a part of it, many times; each is to stand for its own memory.
     tensors = {(w.data_ptr(), w.shape): w for w in weights.values() if isinstance(w, Tensor)}
     data = {w.untyped_storage().data_ptr(): w.untyped_storage().nbytes() for w in tensors.values()}
     if sum(w.nbytes for w in tensors.values()) > sum(data.values()):
         raise UserError("its weights are larger than their data; use another checkpoint")
     with WithoutInitialWeights(shape for _, shape in tensors):
-        model = build_named(family, sizes, source, target, words)
+        model = family.build(sizes, source, target, **options)
     model.load_state_dict(weights)
     return accelerated(model.eval())
 

@@ -9,7 +9,6 @@
 Axes: N tokens of a stream.
 """
 
-import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
@@ -41,7 +40,6 @@ from vaswani_plugin.inference.texts import (
 )
 from vaswani_plugin.metrics.perplexity import result
 from vaswani_plugin.metrics.scored_text import count_represented, number_by
-from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel
 from vaswani_plugin.search.options import Options, SearchOptions, require_choice, takes_options
 from vaswani_plugin.search.plain_models import TextModel
 from vaswani_plugin.text.pipeline import Pipeline
@@ -66,10 +64,7 @@ class LanguageModel(Pretrained):
     kind = TextSettings
 
     def __init__(self, loaded: Loaded, pipeline: Pipeline, threads: int | None = None) -> None:
-        longest = sys.maxsize  # an LSTM has no positions
-        if not isinstance(loaded.model, RecurrentLanguageModel):
-            longest = loaded.model.positions.max_positions
-        self.model = TextModel(loaded.model, longest)
+        self.model: TextModel = loaded.searched()
         self.dictionary, self.pipeline = loaded.target, pipeline
         self.tokens_per_sample: int = loaded.task["tokens_per_sample"]
         """Length of a training window."""
@@ -77,7 +72,7 @@ class LanguageModel(Pretrained):
         """Whether each training sample was a single line, without earlier lines as context."""
         self.loss_after: str | None = loaded.task.get("loss_after")
         """Only the tokens after this symbol counted in the loss of a line; None: all did."""
-        self.positions: int = longest
+        self.positions: int = self.model.longest_target
         """Longest text in tokens."""
         self.coder = TextCoder(self.dictionary, pipeline)
         self.threads = threads or torch.get_num_threads()
@@ -92,7 +87,8 @@ class LanguageModel(Pretrained):
     @property
     def device(self) -> torch.device:
         """The device of the model."""
-        return next(self.model.decoder.parameters()).device
+        device: torch.device = next(self.model.decoder.parameters()).device
+        return device
 
     @overload  # a string is an iterable of strings, too: the first one that fits is taken
     def complete(

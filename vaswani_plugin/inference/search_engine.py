@@ -15,9 +15,8 @@ from torch import Tensor
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.checkpoints import Loaded
 from vaswani_plugin.inference.texts import Hypothesis, Tokens
-from vaswani_plugin.modules.transformer import EncoderDecoder
 from vaswani_plugin.search.finished import Found
-from vaswani_plugin.search.models import EncoderDecoderModel, TransformerModel, padded
+from vaswani_plugin.search.models import EncoderDecoderModel, padded
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search, StartTracking
 from vaswani_plugin.text.dictionary import Dictionary
@@ -134,12 +133,12 @@ class TorchEngine(SearchEngine):
     ) -> None:
         self.model = loaded.model.to(device=device, dtype=dtype_of(dtype))
         dictionaries = loaded.source, loaded.target
-        super().__init__([searched_model(loaded)], *dictionaries, torch.device(device), threads)
+        super().__init__([loaded.searched()], *dictionaries, torch.device(device), threads)
 
     @torch.no_grad()
     def attention(self, source: Tokens, target: Tokens) -> "RawAttention":
         """See `Engine`."""
-        from vaswani_plugin.inference.attention import KINDS, RawAttention
+        from vaswani_plugin.inference.attention import RawAttention
 
         use_threads(self.threads)
         sides = (source, self.source), (target, self.target)
@@ -147,30 +146,10 @@ class TorchEngine(SearchEngine):
         unknown = ids[0].count(self.source.unk()), ids[1].count(self.target.unk())
         tokens = torch.tensor([[*ids[0], self.source.eos()]], device=self.device)
         read = torch.tensor([[self.target.eos(), *ids[1]]], device=self.device)  # shifted right
-        model = self.model
-        if isinstance(model, EncoderDecoder):
-            encoded = model.encoder(tokens, need_weights=True)
-            decoded = model.decode(read, model.encode(tokens), need_weights=True)
-            layers = encoded.self_weights, decoded.self_weights, decoded.cross_weights
-            found = dict(zip(KINDS, map(torch.cat, layers), strict=True))  # (N, H, T, S)
-        else:
-            weights = model.decode(read, model.encode(tokens)).weights  # (1, T, S)
-            if weights is None:
-                raise UserError("this model has no attention to show: its decoder has none")
-            found = {"cross": weights[None]}
-        arrays = {kind: weights.float().cpu().numpy() for kind, weights in found.items()}
+        model: Any = self.models[0]
+        weights = model.attention(tokens, read)
+        arrays = {kind: heads.float().cpu().numpy() for kind, heads in weights.items()}
         return RawAttention(arrays, unknown)
-
-
-def searched_model(loaded: Loaded) -> EncoderDecoderModel:
-    """A loaded encoder-decoder as the search takes it."""
-    if isinstance(loaded.model, EncoderDecoder):
-        return TransformerModel(loaded.model)
-    from vaswani_plugin.search.plain_models import RecurrentModel  # most models are none
-
-    sizes: Any = loaded.sizes
-    longest = sizes.max_source_positions, sizes.max_target_positions
-    return RecurrentModel(loaded.model, longest)
 
 
 def source_rows(sources: Sequence[Tokens], dictionary: Dictionary, device: torch.device) -> Tensor:

@@ -49,7 +49,6 @@ def accelerate(model: nn.Module) -> nn.Module:
         The model.
     """
     from vaswani_plugin.kernels import attention, layers
-    from vaswani_plugin.kernels.fused_loss import fused_loss_of
 
     wanted = wanted_kernels()
     kinds: list[type[layers.Replacement]] = []
@@ -65,6 +64,8 @@ def accelerate(model: nn.Module) -> nn.Module:
             if attention.applies_to(module):
                 module.attend = attention.fused_attention
     if "fused_loss" in wanted and hasattr(model, "projected_loss"):  # only training has a loss
+        from vaswani_plugin.kernels.fused_loss import fused_loss_of
+
         model.projected_loss = fused_loss_of(model)
     return model
 

@@ -5,10 +5,8 @@ model (section 3; Table 3, first line): the defaults of `configuration.py`.
 `fairseq_plugin/models` registers the rows with fairseq.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
-
-from vaswani_plugin.model.configuration import OF_AN_ENCODER, configuration_class
 
 PAPER_VOCABULARY = 40_960
 """Rows of the shared embedding matrix in the authors' code. They explain the printed counts."""
@@ -112,82 +110,3 @@ LANGUAGE_MODELS = (
         {**{"decoder_layers": 2, "d_model": 32, "d_ff": 64, "heads": 4}, "initial_weights": "own"},
     ),
 )
-ONE_LAYER = (
-    Architecture("vaswani_lm_one_layer", "lecture notes: no residuals, no LayerNorm"),
-    Architecture(
-        "vaswani_lm_one_layer_tiny",
-        "ours, as wide as vaswani_lm_tiny",
-        {"d_model": 128, "d_hidden": 128, "d_ff": 256},
-    ),
-)
-
-LITTLE_DROPOUT = {
-    **{"dropout": 0.1, "hidden_dropout": 0.1, "input_dropout": 0.1, "word_dropout": 0.0},
-    "weight_dropout": 0.1,
-}
-LSTM_LANGUAGE_MODELS = (
-    Architecture("vaswani_lm_lstm", "Merity et al. 2017, Penn Treebank"),
-    Architecture(
-        "vaswani_lm_lstm_tiny",
-        "ours, beside vaswani_lm_tiny",
-        {"d_model": 128, "units": 256, "layers": 2, **LITTLE_DROPOUT},
-    ),
-)
-
-RECURRENT_TINY = {"d_model": 192, "layers": 2, "dropout": 0.1, "share_embeddings": "all"}
-"""With 10,000 subwords, about as many parameters as vaswani_tiny."""
-
-SEQ2SEQ_LSTMS = (
-    Architecture("vaswani_seq2seq_lstm", "Sutskever et al. 2014", {}, 384, (160_000, 80_000)),
-    Architecture("vaswani_seq2seq_lstm_tiny", "ours, beside vaswani_tiny", RECURRENT_TINY),
-)
-ATTENTION_LSTMS = (
-    Architecture("vaswani_attention_lstm", "ours, after Luong et al. 2015"),
-    Architecture("vaswani_attention_lstm_tiny", "ours, beside vaswani_tiny", RECURRENT_TINY),
-)
-
-
-@dataclass(frozen=True)
-class Family:
-    """The architectures of one model, for one task."""
-
-    title: str  # heading of the family's table
-    model: str  # registered name; rows change the model's configuration
-    task: str  # registered name
-    rows: tuple[Architecture, ...]
-    target_rows: int | None = None  # size of the target vocabulary where the task fixes it
-    remark: str = ""  # below the table
-
-    @property
-    def base(self) -> dict[str, Any]:
-        """The values of a row that doesn't change them, by configuration key."""
-        left_out = OF_AN_ENCODER if self.model == "vaswani_lm" else ()
-        known = (f for f in fields(configuration_class(self.model)) if f.name not in left_out)
-        return {f.name: f.default for f in known if "help" in f.metadata}
-
-
-_TRANSLATION, _PARSING = "vaswani_translation", "vaswani_parsing"
-_LANGUAGE_MODELING = "vaswani_language_modeling"
-
-FAMILIES = (
-    Family(
-        "Translation (section 3, Table 3)",
-        "vaswani_transformer",
-        _TRANSLATION,
-        ARCHITECTURES,
-        remark="Table 3 (D), label smoothing 0.0 and 0.2: vaswani_base with --label-smoothing.",
-    ),
-    Family("Constituency parsing (section 6.3)", "vaswani_transformer", _PARSING, PARSERS, 128),
-    Family("Language models, decoder only", "vaswani_lm", _LANGUAGE_MODELING, LANGUAGE_MODELS),
-    Family("Language model of one layer", "vaswani_lm_one_layer", _LANGUAGE_MODELING, ONE_LAYER),
-    Family("Recurrent language model", "vaswani_lm_lstm", _LANGUAGE_MODELING, LSTM_LANGUAGE_MODELS),
-    Family("Sequence to sequence", "vaswani_seq2seq_lstm", _TRANSLATION, SEQ2SEQ_LSTMS),
-    Family("LSTM with attention", "vaswani_attention_lstm", _TRANSLATION, ATTENTION_LSTMS),
-)
-
-_ROWS = {row.name: row for family in FAMILIES for row in family.rows}
-
-
-def row_of(arch: str) -> Architecture:
-    """Return the row that `--arch` names; it may belong to any family."""
-    return _ROWS[arch]

@@ -1,4 +1,4 @@
-"""Builds Transformers: configuration in, `modules` out. `build_ancestors.py` builds the others.
+"""Builds Transformers: configuration in, `modules` out.
 
 What draws random numbers is built in one fixed order, so that a seed gives the same weights.
 
@@ -98,30 +98,6 @@ def build_language_model(
     options = {"dropout": cfg.dropout, "window": cfg.attention_window, "norm": _last_norm(cfg)}
     model = kind(embedding, positions, layers, **options)
     return _initialize(cfg, model)
-
-
-def build_named(
-    model: str,
-    cfg: Any,
-    source: SizedDictionary,
-    target: SizedDictionary,
-    words: Words | None = None,
-) -> Any:
-    """Build a model of any family by its registered name; see `build`.
-
-    A language model uses the target's dictionary.
-    """
-    if model == "vaswani_transformer":
-        return build(cfg, source, target, words)
-    if model == "vaswani_lm":
-        return build_language_model(cfg, target)
-    from vaswani_plugin.model import build_ancestors  # most programs need none of them
-
-    if model == "vaswani_lm_one_layer":
-        return build_ancestors.build_one_layer(cfg, target)
-    if model == "vaswani_lm_lstm":
-        return build_ancestors.build_recurrent_language_model(cfg, target)
-    return build_ancestors.build_recurrent(cfg, source, target)
 
 
 def accelerated(model: Model) -> Model:

@@ -1,8 +1,7 @@
 """The sizes and options of a Transformer; the default of each field is the paper's base model.
 
 `architectures.py` lists named departures from these defaults, `build.py` makes modules of them, and
-`fairseq_plugin/configurations.py` makes flags of them. `ancestors.py` has the other models. This
-file imports neither torch nor fairseq.
+`fairseq_plugin/configurations.py` makes flags of them. This file imports neither torch nor fairseq.
 """
 
 import math
@@ -154,34 +153,6 @@ def check_ranges(settings: Any) -> None:
     halves |= hasattr(settings, "d_hidden") or getattr(settings, "attention", "none") != "none"
     if halves and settings.d_model % 2:
         raise UserError(f"--d-model {settings.d_model}: must be even (sinusoids, two directions)")
-
-
-TRANSFORMER, LANGUAGE_MODEL = "vaswani_transformer", "vaswani_lm"
-MODELS = (
-    *(TRANSFORMER, LANGUAGE_MODEL, "vaswani_lm_one_layer", "vaswani_lm_lstm"),
-    *("vaswani_seq2seq_lstm", "vaswani_attention_lstm"),
-)
-"""The registered names of our models; the last four are of `ancestors.py`."""
-OF_AN_ENCODER = ("encoder_layers", "share_embeddings", "next_word", "max_source_positions")
-"""Fields of `Configuration` that a language model hasn't."""
-
-
-def family_of(name: str) -> str:
-    """Return the registered model of a name in a checkpoint: its own, or that of a row.
-
-    A row's name begins with its model's, or "vaswani_" alone. For other programs' names it is "".
-    """
-    models = [model for model in MODELS if name.startswith(model)]
-    return max(models, key=len, default=TRANSFORMER if name.startswith("vaswani_") else "")
-
-
-def configuration_class(model: str) -> type[Checkpointed]:
-    """Return the class of a model's configuration, by the registered name."""
-    if model in (TRANSFORMER, LANGUAGE_MODEL):
-        return Configuration
-    from vaswani_plugin.model.ancestors import ANCESTORS  # most programs need none of them
-
-    return ANCESTORS[model]
 
 
 def head_sizes(cfg: Any) -> tuple[int, int]:

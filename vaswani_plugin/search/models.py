@@ -3,7 +3,7 @@
 A search encodes the sources (`prepare` and `start`), appends a token to every hypothesis (`step`),
 reads the next token's logits, and keeps the sentences that go on (`keep`). A Transformer answers by
 its own `forward`: with the leaves and the cache of `kernels` where these are proven, or else by
-`plain_models.py` with a plain cache. That has language models and the recurrent ones, too.
+`plain_models.py` with a plain cache. That has language models, too.
 
 Axes: B sentences, W beams, R = B W rows, S source length, T tokens so far, V vocabulary.
 """
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.model.build import SizedDictionary, has_search_shortcuts, packing
-from vaswani_plugin.modules.transformer import EncoderDecoder
+from vaswani_plugin.modules.transformer import EncoderDecoder, Memory
 from vaswani_plugin.processor import runs_on_host
 
 
@@ -155,8 +155,7 @@ class TransformerModel(EncoderDecoderModel):
         packed = self._packing and self._packing.of(self.decoder, final=True)
 
         def start(sources: Sources, beam: int, with_attention: bool) -> Beams:
-            is_padded = bool(sources.lengths.min() < sources.tokens.size(1))
-            memory = self.model.encode(sources.tokens, is_padded)
+            memory = self.encode(sources)
             if packed:
                 return packed.start(memory, beam, with_attention)
             from vaswani_plugin.search.plain_models import CachedBeams
@@ -164,6 +163,18 @@ class TransformerModel(EncoderDecoderModel):
             return CachedBeams(self.model, memory, with_attention)
 
         return start, packed is not None
+
+    def encode(self, sources: Sources) -> Memory:
+        """Encode a batch; without padding, no attention to it needs a mask."""
+        is_padded = bool(sources.lengths.min() < sources.tokens.size(1))
+        return self.model.encode(sources.tokens, is_padded)
+
+    def attention(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Weights of all layers and heads (N, H, T or S, S or T) of a pair (1, S), (1, T)."""
+        encoded = self.model.encoder(source, need_weights=True)
+        decoded = self.model.decode(target, self.model.encode(source), need_weights=True)
+        layers = encoded.self_weights, decoded.self_weights, decoded.cross_weights
+        return dict(zip(("encoder", "decoder", "cross"), map(torch.cat, layers), strict=True))
 
 
 def padded(

@@ -8,10 +8,8 @@ import torch
 from fairseq_flags import training_config
 from model_factory import make_task
 
-from vaswani_plugin.fairseq_plugin.models.language_models import (
-    LSTMLanguageModel,
-    VaswaniLanguageModel,
-)
+from vaswani_plugin.ancestors.fairseq_adapters import LSTMLanguageModel
+from vaswani_plugin.fairseq_plugin.models.language_models import VaswaniLanguageModel
 
 EXACT = {"atol": 1e-10, "rtol": 0}
 

@@ -4,7 +4,7 @@ Axes: B batch, T tokens, D d_model, V vocabulary.
 """
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.fairseq_plugin.defaults import LANGUAGE_MODEL_TASK, task_of
 from vaswani_plugin.model.architectures import Architecture
 from vaswani_plugin.model.configuration import Configuration
+from vaswani_plugin.model.families import Family
 from vaswani_plugin.modules.cache import Cache
 from vaswani_plugin.modules.loss import SmoothedLoss
 from vaswani_plugin.modules.transformer import Stack
@@ -160,20 +160,20 @@ def _call(layer: nn.Module, *arguments: Any) -> Any:
     return layer(*arguments)
 
 
-def register_rows(model_name: str, rows: Iterable[Architecture]) -> None:
+def register_rows(family: Family) -> None:
     """Make each row an `--arch`; fairseq registers the row with the model's own name itself."""
-    for row in rows:
-        if row.name != model_name:
-            register_model_architecture(model_name, row.name)(partial(_set_unset_keys, row))
+    for row in family.rows:
+        if row.name != family.model:
+            keys = partial(_set_unset_keys, family, row)
+            register_model_architecture(family.model, row.name)(keys)
 
 
-def _set_unset_keys(row: Architecture, args: argparse.Namespace) -> None:
+def _set_unset_keys(family: Family, row: Architecture, args: argparse.Namespace) -> None:
     """Set a row's values where the command line gives none; refuse the other kind of task."""
-    own, task = task_of(row.name), str(getattr(args, "task", None))
-    is_language_model = own == LANGUAGE_MODEL_TASK
-    others = ("translation", "parsing") if is_language_model else ("language_modeling",)
+    task = str(getattr(args, "task", None))
+    others = ("translation", "parsing") if family.writes_texts else ("language_modeling",)
     if any(word in task for word in others):
-        raise UserError(f"--arch {row.name}: not with --task {task}; give --task {own}")
+        raise UserError(f"--arch {row.name}: not with --task {task}; give --task {family.task}")
     for key, value in row.changes.items():
         if getattr(args, key, None) is None:
             setattr(args, key, value)

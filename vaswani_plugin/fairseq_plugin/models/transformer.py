@@ -22,9 +22,9 @@ from vaswani_plugin.fairseq_plugin.models._common import (
     register_rows,
     set_training_switches,
 )
-from vaswani_plugin.model.architectures import ARCHITECTURES, PARSERS
 from vaswani_plugin.model.build import accelerated, build
 from vaswani_plugin.model.configuration import Configuration
+from vaswani_plugin.model.families import PARSER, TRANSLATOR
 from vaswani_plugin.modules.parser import ParserDecoder
 from vaswani_plugin.modules.transformer import Decoder, Encoder, Memory
 
@@ -130,7 +130,7 @@ class VaswaniParserDecoder(ParserDecoder, VaswaniDecoder):
     """`modules.parser.ParserDecoder` as fairseq's models expect it."""
 
 
-@register_model("vaswani_transformer", dataclass=VaswaniTransformerConfig)
+@register_model(TRANSLATOR.model, dataclass=VaswaniTransformerConfig)
 class VaswaniTransformer(TranslationModel):
     """Figure 1. `--arch` names a row of `vaswani_plugin/model/architectures.py`."""
 
@@ -149,4 +149,5 @@ class VaswaniTransformer(TranslationModel):
         return accelerated(cls.joined(built.encoder, built.decoder, cfg, task))
 
 
-register_rows("vaswani_transformer", (*ARCHITECTURES, *PARSERS))
+register_rows(TRANSLATOR)
+register_rows(PARSER)

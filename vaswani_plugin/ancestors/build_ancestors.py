@@ -1,30 +1,18 @@
-"""Builds the models before and beside the Transformer, and counts the parameters of any model."""
+"""Builds the models before and beside the Transformer: configuration in, modules out."""
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
-import torch
 from torch import nn
 
-from vaswani_plugin.errors import UserError
-from vaswani_plugin.model.ancestors import (
+from vaswani_plugin.ancestors.families import (
     AttentionLSTMConfiguration,
     OneLayerConfiguration,
     RecurrentConfiguration,
     RecurrentLanguageModelConfiguration,
     Seq2SeqConfiguration,
 )
-from vaswani_plugin.model.build import (
-    SizedDictionary,
-    WithoutInitialWeights,
-    build_named,
-    shared_embeddings,
-)
-from vaswani_plugin.model.configuration import configuration_class
-from vaswani_plugin.modules.embedding import Embedding, SinusoidalPositions
-from vaswani_plugin.modules.one_layer import OneLayer, OneLayerLanguageModel
-from vaswani_plugin.modules.recurrent import (
+from vaswani_plugin.ancestors.one_layer import OneLayer, OneLayerLanguageModel
+from vaswani_plugin.ancestors.recurrent import (
     AdditiveAttention,
     DotAttention,
     MeanContext,
@@ -34,7 +22,10 @@ from vaswani_plugin.modules.recurrent import (
     SourceReader,
     TargetReader,
 )
-from vaswani_plugin.modules.recurrent_language_model import Dropouts, RecurrentLanguageModel
+from vaswani_plugin.ancestors.recurrent_language_model import Dropouts, RecurrentLanguageModel
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.model.build import SizedDictionary, shared_embeddings
+from vaswani_plugin.modules.embedding import Embedding, SinusoidalPositions
 
 ATTENTIONS = {
     "dot": DotAttention,
@@ -43,21 +34,6 @@ ATTENTIONS = {
     "mean": MeanContext,
 }
 """Attention by the value of --attention; with "none" the decoder has the final states only."""
-
-
-class Rows(int):
-    """The size of a dictionary, in place of the dictionary."""
-
-    def __len__(self) -> int:
-        return self
-
-    def pad(self) -> int:
-        """fairseq's number of the padding symbol."""
-        return 1
-
-    def eos(self) -> int:
-        """fairseq's number of the end of sentence."""
-        return 2
 
 
 def build_one_layer(
@@ -118,25 +94,5 @@ def build_recurrent(
         assert isinstance(cfg, Seq2SeqConfiguration)
         reads = RecurrentEncoder(*sizes, reverse=not cfg.no_reverse_source)
         writes = RecurrentDecoder(*sizes)
-    return RecurrentEncoderDecoder(
-        encoder(of_source, reads, cfg.dropout), decoder(*of_target, writes, cfg.dropout)
-    )
-
-
-def build_sizes(model: str, cfg: Any, words: tuple[int, int]) -> Any:
-    """Build a model of which only the sizes of its dictionaries are known; see `build_named`.
-
-    `words` are the rows of the source's and the target's embedding. Equal ones are one dictionary.
-    """
-    ends, places = (torch.zeros(rows, dtype=torch.bool) for rows in words)
-    return build_named(model, cfg, *map(Rows, words), (ends, places))
-
-
-def count_parameters(model: str, changes: Mapping[str, Any], words: tuple[int, int]) -> int:
-    """Count the parameters of a model; a shared matrix counts once. No memory is allocated.
-
-    `changes` are the values of its configuration that are not the defaults; see `build_sizes`.
-    """
-    with torch.device("meta"), WithoutInitialWeights():
-        built = build_sizes(model, configuration_class(model)(**changes), words)
-    return sum(parameter.numel() for parameter in built.parameters())
+    halves = encoder(of_source, reads, cfg.dropout), decoder(*of_target, writes, cfg.dropout)
+    return RecurrentEncoderDecoder(*halves, (cfg.max_source_positions, cfg.max_target_positions))

@@ -10,9 +10,9 @@ from language_models import make_one_layer_model, random_texts
 from model_factory import make_task
 from reference_weights import numbers
 
+from vaswani_plugin.ancestors.one_layer import OneLayer
 from vaswani_plugin.modules.attention import causal_mask
 from vaswani_plugin.modules.embedding import sinusoids
-from vaswani_plugin.modules.one_layer import OneLayer
 
 T, D, HIDDEN = 9, 16, 12
 CLOSE = {"rtol": 0, "atol": 1e-11}

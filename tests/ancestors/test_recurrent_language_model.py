@@ -7,7 +7,7 @@ import torch
 from recurrent_models import lstm_weights
 from reference_weights import default_dtype, numbers, shake
 
-from vaswani_plugin.modules.recurrent_language_model import (
+from vaswani_plugin.ancestors.recurrent_language_model import (
     Dropouts,
     RecurrentLanguageModel,
     locked_dropout,

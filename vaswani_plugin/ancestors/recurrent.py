@@ -370,15 +370,20 @@ class TargetReader(nn.Module):
 
 
 class RecurrentEncoderDecoder(nn.Module):
-    """An LSTM that reads the source, and one that writes the target."""
+    """An LSTM that reads the source, and one that writes the target.
 
-    def __init__(self, encoder: SourceReader, decoder: TargetReader) -> None:
+    `longest` are the greatest lengths of both in tokens, the ends of sentence included.
+    """
+
+    def __init__(
+        self, encoder: SourceReader, decoder: TargetReader, longest: tuple[int, int]
+    ) -> None:
         super().__init__()
-        self.encoder, self.decoder = encoder, decoder
+        self.encoder, self.decoder, self.longest = encoder, decoder, longest
 
-    def encode(self, source: Tensor) -> RecurrentMemory:
-        """Encode sources (B, S), padded on either side."""
-        return self.encoder.read(source)
+    def encode(self, source: Tensor, lengths: Tensor | None = None) -> RecurrentMemory:
+        """Encode sources (B, S), padded on either side; for `lengths` see `SourceReader.read`."""
+        return self.encoder.read(source, lengths)
 
     def decode(
         self, target: Tensor, memory: RecurrentMemory, right_padded: bool = True

@@ -1,4 +1,4 @@
-"""LSTM stacks and attention equal the NumPy loops; padding is not read (modules/recurrent.py)."""
+"""LSTM stacks and attention equal the NumPy loops; padding is not read (ancestors/recurrent.py)."""
 
 import warnings
 
@@ -9,7 +9,7 @@ import torch
 from recurrent_models import lstm_weights
 from reference_weights import default_dtype, numbers, shake
 
-from vaswani_plugin.modules import recurrent
+from vaswani_plugin.ancestors import recurrent
 
 EXACT = {"atol": 1e-12, "rtol": 0}
 WIDTH, LAYERS = 6, 3

@@ -22,8 +22,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from vaswani_plugin.ancestors.recurrent import make_lstm
 from vaswani_plugin.modules.embedding import Embedding
-from vaswani_plugin.modules.recurrent import make_lstm
 
 States = list[tuple[Tensor, Tensor]]
 """h and c of each layer after the last word, (B, H), and of the last layer (B, E)."""

@@ -4,16 +4,22 @@ import numpy as np
 import pytest
 import recurrent_reference as reference
 import torch
-from model_factory import random_batch
+from model_factory import make_task, random_batch
 from recurrent_models import KINDS, exact_recurrent, lstm_weights
 from reference_weights import numbers
 
-from vaswani_plugin.model.architectures import FAMILIES, SEQ2SEQ_LSTMS, row_of
-from vaswani_plugin.model.build_ancestors import count_parameters
+from vaswani_plugin.ancestors.families import SEQ2SEQ_LSTM
+from vaswani_plugin.model.families import row_of
+from vaswani_plugin.model.sizes import count_parameters
 
 EXACT = {"atol": 1e-11, "rtol": 0}
 LENGTHS = [(9, 7), (4, 11), (12, 2), (2, 5)]
 ATTENTIVE = ["attention", "input feeding", "scaled-dot", "additive", "mean"]
+
+
+@pytest.fixture(scope="module")
+def task():
+    return make_task()
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -96,8 +102,8 @@ def lstm_parameters(inputs: int, units: int) -> int:
 
 
 def count(name: str, source: int, target: int, **changes) -> int:
-    family = next(each for each in FAMILIES if name in [row.name for row in each.rows])
-    return count_parameters(family.model, row_of(name).changes | changes, (source, target))
+    family, row = row_of(name)
+    return count_parameters(family, row.changes | changes, (source, target))
 
 
 def test_parameters():
@@ -106,7 +112,7 @@ def test_parameters():
     assert round(recurrent / 1e6) == 64
     found = count("vaswani_seq2seq_lstm", 160_000, 80_000)
     assert found == recurrent + (160_000 + 2 * 80_000) * 1000
-    assert round(found / 1e6) == 384 == SEQ2SEQ_LSTMS[0].printed_parameters
+    assert round(found / 1e6) == 384 == SEQ2SEQ_LSTM.rows[0].printed_parameters
     two_ways, decoder = 4 * lstm_parameters(192, 96), 2 * lstm_parameters(192, 192)
     expected = two_ways + decoder + 384 * 192 + 10_000 * 192 + 4 * 192 * 192
     fed = count("vaswani_attention_lstm_tiny", 10_000, 10_000, input_feeding=True)

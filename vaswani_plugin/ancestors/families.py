@@ -1,8 +1,16 @@
-"""The sizes and options of the models before and beside the Transformer: one dataclass a model."""
+"""Sizes, rows and records of the models before and beside the Transformer; imports no torch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from vaswani_plugin.model.architectures import Architecture
 from vaswani_plugin.model.configuration import SHARING, Checkpointed, Configuration, of_task, option
+from vaswani_plugin.model.families import (
+    CLIPPING,
+    LANGUAGE_MODELING,
+    SMOOTHING,
+    TRANSLATION,
+    Family,
+)
 
 
 @dataclass(frozen=True)
@@ -72,10 +80,82 @@ class AttentionLSTMConfiguration(RecurrentConfiguration):
     )
 
 
-ANCESTORS: dict[str, type[Checkpointed]] = {
-    "vaswani_lm_one_layer": OneLayerConfiguration,
-    "vaswani_lm_lstm": RecurrentLanguageModelConfiguration,
-    "vaswani_seq2seq_lstm": Seq2SeqConfiguration,
-    "vaswani_attention_lstm": AttentionLSTMConfiguration,
+ONE_LAYER_ROWS = (
+    Architecture("vaswani_lm_one_layer", "lecture notes: no residuals, no LayerNorm"),
+    Architecture(
+        "vaswani_lm_one_layer_tiny",
+        "ours, as wide as vaswani_lm_tiny",
+        {"d_model": 128, "d_hidden": 128, "d_ff": 256},
+    ),
+)
+
+LITTLE_DROPOUT = {
+    **{"dropout": 0.1, "hidden_dropout": 0.1, "input_dropout": 0.1, "word_dropout": 0.0},
+    "weight_dropout": 0.1,
 }
-"""By the registered name of a model."""
+LSTM_LANGUAGE_MODEL_ROWS = (
+    Architecture("vaswani_lm_lstm", "Merity et al. 2017, Penn Treebank"),
+    Architecture(
+        "vaswani_lm_lstm_tiny",
+        "ours, beside vaswani_lm_tiny",
+        {"d_model": 128, "units": 256, "layers": 2, **LITTLE_DROPOUT},
+    ),
+)
+
+RECURRENT_TINY = {"d_model": 192, "layers": 2, "dropout": 0.1, "share_embeddings": "all"}
+"""With 10,000 subwords, about as many parameters as vaswani_tiny."""
+
+SEQ2SEQ_LSTM_ROWS = (
+    Architecture("vaswani_seq2seq_lstm", "Sutskever et al. 2014", {}, 384, (160_000, 80_000)),
+    Architecture("vaswani_seq2seq_lstm_tiny", "ours, beside vaswani_tiny", RECURRENT_TINY),
+)
+ATTENTION_LSTM_ROWS = (
+    Architecture("vaswani_attention_lstm", "ours, after Luong et al. 2015"),
+    Architecture("vaswani_attention_lstm_tiny", "ours, beside vaswani_tiny", RECURRENT_TINY),
+)
+
+_HERE = "vaswani_plugin.ancestors."
+_TABLES, _BUILD = _HERE + "families:", _HERE + "build_ancestors:"
+_ADAPTERS, _FAIRSEQ = _HERE + "search_adapters:", _HERE + "fairseq_adapters"
+
+ONE_LAYER = Family(
+    "Language model of one layer",
+    "vaswani_lm_one_layer",
+    LANGUAGE_MODELING,
+    OneLayerConfiguration,
+    table=_TABLES + "ONE_LAYER_ROWS",
+    builder=_BUILD + "build_one_layer",
+    adapter=_ADAPTERS + "OneLayerTexts",
+    registration=_FAIRSEQ,
+)
+LSTM_LANGUAGE_MODEL = Family(
+    "Recurrent language model",
+    "vaswani_lm_lstm",
+    LANGUAGE_MODELING,
+    RecurrentLanguageModelConfiguration,
+    table=_TABLES + "LSTM_LANGUAGE_MODEL_ROWS",
+    builder=_BUILD + "build_recurrent_language_model",
+    adapter=_ADAPTERS + "RecurrentTexts",
+    registration=_FAIRSEQ,
+    defaults={CLIPPING: 0.25},  # Merity et al. (2017), section 5
+)
+# Neither Sutskever et al. (2014) nor Luong et al. (2015) smooth labels; Sutskever et al. limit the
+# gradient's norm to 5.
+SEQ2SEQ_LSTM = Family(
+    "Sequence to sequence",
+    "vaswani_seq2seq_lstm",
+    TRANSLATION,
+    Seq2SeqConfiguration,
+    table=_TABLES + "SEQ2SEQ_LSTM_ROWS",
+    builder=_BUILD + "build_recurrent",
+    adapter=_ADAPTERS + "RecurrentSearched",
+    registration=_FAIRSEQ,
+    defaults={SMOOTHING: 0.0, CLIPPING: 5.0},
+)
+ATTENTION_LSTM = replace(
+    SEQ2SEQ_LSTM,
+    title="LSTM with attention",
+    model="vaswani_attention_lstm",
+    configuration=AttentionLSTMConfiguration,
+    table=_TABLES + "ATTENTION_LSTM_ROWS",
+)

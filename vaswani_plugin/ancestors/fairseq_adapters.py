@@ -1,0 +1,239 @@
+"""The recurrent and one-layer models as fairseq models.
+
+In `vaswani_seq2seq_lstm` (Sutskever et al. 2014) the decoder gets only the encoder's final states.
+As in that paper the source is read backwards, so that its first words are near the first words of
+the translation. (Its end-of-sentence token is then read first; the decoder's input begins with one,
+too.) `vaswani_attention_lstm` has a stacked bidirectional encoder and a decoder with attention.
+
+Axes: B batch, S source length, T target length, D d_model, N layers, V vocabulary.
+"""
+
+import sys
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from fairseq.data import Dictionary
+from fairseq.models import register_model
+from torch import Tensor, nn
+
+from vaswani_plugin.ancestors.build_ancestors import (
+    build_one_layer,
+    build_recurrent,
+    build_recurrent_language_model,
+)
+from vaswani_plugin.ancestors.families import (
+    ATTENTION_LSTM,
+    LSTM_LANGUAGE_MODEL,
+    ONE_LAYER,
+    SEQ2SEQ_LSTM,
+)
+from vaswani_plugin.ancestors.one_layer import OneLayerLanguageModel
+from vaswani_plugin.ancestors.recurrent import (
+    RecurrentMemory,
+    SourceReader,
+    TargetReader,
+    initialize_uniformly,
+    reading_order,
+    reordered,
+)
+from vaswani_plugin.ancestors.recurrent_language_model import RecurrentLanguageModel
+from vaswani_plugin.fairseq_plugin.configurations import (
+    configuration_of,
+    fairseq_dataclass,
+    text_positions,
+)
+from vaswani_plugin.fairseq_plugin.models._common import (
+    CausalDecoder,
+    EncoderOut,
+    IncrementalState,
+    SourceEncoder,
+    TranslationModel,
+    register_rows,
+)
+from vaswani_plugin.fairseq_plugin.models.language_models import (
+    CausalLanguageModel,
+    Extra,
+    TextDecoder,
+)
+from vaswani_plugin.model.build import accelerated
+from vaswani_plugin.model.families import Family
+
+Seq2SeqLSTMConfig = fairseq_dataclass(SEQ2SEQ_LSTM, "Seq2SeqLSTMConfig", __name__)
+AttentionLSTMConfig = fairseq_dataclass(ATTENTION_LSTM, "AttentionLSTMConfig", __name__)
+OneLayerConfig = fairseq_dataclass(ONE_LAYER, "OneLayerConfig", __name__)
+RecurrentLanguageModelConfig = fairseq_dataclass(
+    LSTM_LANGUAGE_MODEL, "RecurrentLanguageModelConfig", __name__
+)
+
+CACHE = "recurrent"
+
+
+class LSTMEncoder(SourceReader, SourceEncoder):
+    """`recurrent.SourceReader` as fairseq's models expect it."""
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None = None,
+        known_lengths: np.ndarray | None = None,
+    ) -> EncoderOut:
+        """Encode a batch; see `VaswaniEncoder.forward`. Without `known_lengths` the host waits.
+
+        The output also has `state` [h, c], each (N, B, D): the final states of each sentence.
+        """
+        lengths = None if known_lengths is None else torch.as_tensor(known_lengths, device="cpu")
+        memory = self.read(src_tokens, lengths)
+        return {
+            "encoder_out": [memory.states.transpose(0, 1)],  # (B, S, D) -> (S, B, D)
+            "encoder_padding_mask": [] if memory.padding is None else [memory.padding],
+            "state": list(memory.final),
+        }
+
+
+class LSTMDecoder(TargetReader, CausalDecoder):
+    """`recurrent.TargetReader` as fairseq's models expect it."""
+
+    batch_axis = 1
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: EncoderOut,
+        incremental_state: IncrementalState | None = None,
+        features_only: bool = False,
+        src_lengths: Tensor | None = None,
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
+        """Predict each next token; see `VaswaniDecoder.forward`.
+
+        If `incremental_state` holds a state, only the last token is read.
+        """
+        cache = (incremental_state or {}).get(CACHE)
+        tokens, state, fed = prev_output_tokens, None, None
+        if cache is not None:
+            tokens, state = prev_output_tokens[:, -1:], (cache["h"], cache["c"])
+            fed = cache["output"].transpose(0, 1)
+        padding = encoder_out["encoder_padding_mask"]
+        memory = RecurrentMemory(
+            encoder_out["encoder_out"][0].transpose(0, 1),
+            padding[0] if padding else None,
+            tuple(encoder_out["state"]),
+        )
+        is_ordered = tokens.size(1) == 1 or self.right_padded
+        outputs, weights, state = self.read(tokens, memory, state, fed, is_ordered)
+        if incremental_state is not None:
+            incremental_state[CACHE] = {
+                **{"h": state[0], "c": state[1]},
+                "output": outputs[:, -1:].transpose(0, 1),  # (1, B, D)
+            }
+        outputs = F.dropout(outputs, self.dropout, self.training)
+        return (outputs if features_only else self.project(outputs)), {"attn": [weights]}
+
+    @property
+    def attention(self) -> nn.Module | None:
+        """The attention to the source, or None; fairseq's LSTM has it under the same name."""
+        return self.layers.attention
+
+
+class LSTMTranslationModel(TranslationModel):
+    """An LSTM encoder and an LSTM decoder; a subclass says which."""
+
+    family: ClassVar[Family]
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> "LSTMTranslationModel":
+        """Build the model of a configuration; missing fields get their defaults."""
+        cfg = configuration_of(cfg, cls.family.configuration)
+        dictionaries = task.source_dictionary, task.target_dictionary
+        built = build_recurrent(cfg, *dictionaries, LSTMEncoder, LSTMDecoder)
+        model = cls.joined(built.encoder, built.decoder, cfg, task)
+        initialize_uniformly(model)
+        return accelerated(model)
+
+
+@register_model(SEQ2SEQ_LSTM.model, dataclass=Seq2SeqLSTMConfig)
+class VaswaniSeq2SeqLSTM(LSTMTranslationModel):
+    """The decoder starts from the final h and c of every encoder layer."""
+
+    family = SEQ2SEQ_LSTM
+
+
+@register_model(ATTENTION_LSTM.model, dataclass=AttentionLSTMConfig)
+class VaswaniAttentionLSTM(LSTMTranslationModel):
+    """The decoder starts from the final states of the encoder's two directions."""
+
+    family = ATTENTION_LSTM
+
+
+class OneLayerDecoder(OneLayerLanguageModel, TextDecoder):
+    """`one_layer.OneLayerLanguageModel` as fairseq's models expect it."""
+
+    def forward(
+        self, src_tokens: Tensor, src_lengths: Tensor | None = None, features_only: bool = False
+    ) -> tuple[Tensor, Extra]:
+        """Predict each next word; see `LanguageDecoder.forward`. There is no cache."""
+        features = super().forward(src_tokens)
+        return (features if features_only else self.output_layer(features)), {"attn": [None]}
+
+
+@register_model(ONE_LAYER.model, dataclass=OneLayerConfig)
+class OneLayerModel(CausalLanguageModel):
+    """The model of `--arch vaswani_lm_one_layer`; the lecture notes give no sizes."""
+
+    @staticmethod
+    def build_decoder(cfg: OneLayerConfig, dictionary: Dictionary) -> OneLayerDecoder:
+        """See `build_one_layer`."""
+        limit = text_positions(cfg)
+        cfg = configuration_of(cfg, ONE_LAYER.configuration, max_target_positions=limit)
+        decoder = build_one_layer(cfg, dictionary, OneLayerDecoder)
+        decoder.max_target_positions = limit
+        return decoder
+
+
+class LSTMLanguageDecoder(RecurrentLanguageModel, TextDecoder):
+    """`RecurrentLanguageModel` as fairseq's models expect it."""
+
+    max_target_positions = sys.maxsize
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None = None,
+        encoder_out: None = None,
+        incremental_state: IncrementalState | None = None,
+        features_only: bool = False,
+    ) -> tuple[Tensor, Extra]:
+        """Predict each next token; see `LanguageDecoder.forward`.
+
+        If `incremental_state` holds the layers' states, only the last token is read.
+        """
+        cached = (incremental_state or {}).values()
+        states = [(cache["h"], cache["c"]) for cache in cached] or None
+        tokens = src_tokens if states is None else src_tokens[:, -1:]
+        order = None
+        if tokens.size(1) > 1 and not self.right_padded:  # padding may be on either side
+            order = reading_order(tokens.eq(self.padding_idx))
+            tokens = tokens.gather(1, order)
+        features, states = self.read(tokens, states)
+        if order is not None:
+            features = reordered(features, order.argsort(dim=1))
+        if incremental_state is not None:
+            for number, (h, c) in enumerate(states):
+                incremental_state[f"layer {number}"] = {"h": h, "c": c}
+        return (features if features_only else self.output_layer(features)), {"attn": [None]}
+
+
+@register_model(LSTM_LANGUAGE_MODEL.model, dataclass=RecurrentLanguageModelConfig)
+class LSTMLanguageModel(CausalLanguageModel):
+    """The model of `--arch vaswani_lm_lstm`."""
+
+    @staticmethod
+    def build_decoder(cfg: RecurrentLanguageModelConfig, dictionary: Dictionary) -> TextDecoder:
+        """See `build_recurrent_language_model`."""
+        cfg = configuration_of(cfg, LSTM_LANGUAGE_MODEL.configuration)
+        return build_recurrent_language_model(cfg, dictionary, LSTMLanguageDecoder)
+
+
+for each in (SEQ2SEQ_LSTM, ATTENTION_LSTM, ONE_LAYER, LSTM_LANGUAGE_MODEL):
+    register_rows(each)
