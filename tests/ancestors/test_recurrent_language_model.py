@@ -1,5 +1,8 @@
 """The LSTM language model against NumPy loops, and its five kinds of dropout."""
 
+from functools import partial
+
+import meta
 import numpy as np
 import pytest
 import recurrent_reference as reference
@@ -125,3 +128,15 @@ def test_each_dropout_trains_and_evaluation_does_without(kind):
     assert not model(text).equal(model(text))
     single = make_model(1, **{kind: 0.5}).train()  # `hidden` is between the layers
     assert single(text).equal(single(text)) == (kind == "hidden")
+
+
+def test_a_recurrent_language_model_reads_on_from_its_states():
+    family, row = meta.ROWS["vaswani_lm_lstm_tiny"]
+    task = meta.make_meta_task(family)
+    decoder = meta.make_meta_model(family, row, task).eval().decoder
+    states, tokens = None, partial(torch.empty, dtype=torch.long, device=meta.META)
+    with meta.launches_only(), torch.no_grad():
+        for _ in range(8):
+            features, states = decoder.read(tokens(4, 1), states)
+            assert decoder.project(features[:, 0]).shape == (4, len(task.target_dictionary))
+            states = [(h[tokens(4)], c[tokens(4)]) for h, c in states]

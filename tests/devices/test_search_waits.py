@@ -61,18 +61,6 @@ def test_a_decoder_advances(name, window, make):
         run_steps(beams, BEAM, len(task.target_dictionary))
 
 
-def test_a_recurrent_language_model_reads_on_from_its_states():
-    family, row = meta.ROWS["vaswani_lm_lstm_tiny"]
-    task = meta.make_meta_task(family)
-    decoder = meta.make_meta_model(family, row, task).eval().decoder
-    states = None
-    with meta.launches_only(), torch.no_grad():
-        for _ in range(STEPS):
-            features, states = decoder.read(tokens(BEAM, 1), states)
-            assert decoder.project(features[:, 0]).shape == (BEAM, len(task.target_dictionary))
-            states = [(h[tokens(BEAM)], c[tokens(BEAM)]) for h, c in states]
-
-
 class _Waits(TorchDispatchMode):
     """Counts calls that make the host wait for a device, by the step in which they come."""
 

@@ -7,13 +7,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from language_models import (
-    make_language_model,
-    make_lstm_model,
-    make_one_layer_model,
-    random_texts,
-    text_model,
-)
+from language_models import MAKERS, make_language_model, random_texts, text_model
 from model_factory import make_task
 
 from vaswani_plugin.inference import completion as completing
@@ -58,10 +52,7 @@ def greedy_by_hand(model, dictionary, prompt, most):
     return text[len(prompt) + 1 :]
 
 
-KINDS = {
-    **{"ours": make_language_model, "lstm": make_lstm_model, "one layer": make_one_layer_model},
-    "window": partial(make_language_model, attention_window=2),
-}
+KINDS = {**MAKERS, "window": partial(make_language_model, attention_window=2)}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -10,7 +10,7 @@ from foreign_models import make_convolutional, make_lstm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_factory import make_model
-from recurrent_models import make_recurrent
+from recurrent_models import KINDS, make_recurrent
 from search_setup import EOS, PAD, make_generator, make_sample, make_translation_task
 
 from vaswani_plugin.search.search import hard_alignment
@@ -36,6 +36,9 @@ def task():
 
 def make_fconv(task):
     return make_convolutional(task, beam=2)
+
+
+ATTENTIVE = ["attention"] if KINDS else []
 
 
 @pytest.mark.parametrize("kind", ["hard", "soft"])
@@ -69,7 +72,7 @@ def test_padding_does_not_shift_alignments(task):
         assert found[0]["alignment"] == alone[0]["alignment"]
 
 
-@pytest.mark.parametrize("kind", ["fconv", "lstm", "ours", "attention"])
+@pytest.mark.parametrize("kind", ["fconv", "lstm", "ours", *ATTENTIVE])
 def test_fairseqs_own_generator_aligns_too(task, kind):
     make = {"fconv": make_fconv, "lstm": make_lstm, "ours": make_model}
     model = make[kind](task) if kind in make else make_recurrent(kind, task)
@@ -84,6 +87,6 @@ def test_fairseqs_own_generator_aligns_too(task, kind):
 
 def test_no_attention_is_kept_that_nobody_reads(task):
     """Hypotheses would carry it from step to step."""
-    for model in (make_lstm(task), make_recurrent("attention", task)):
+    for model in (make_lstm(task), *(make_recurrent(kind, task) for kind in ATTENTIVE)):
         ((best, *_),) = make_generator(task, [model]).generate([model], make_sample([[5, 6]]))
         assert best["attention"].numel() == 0

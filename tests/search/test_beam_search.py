@@ -3,7 +3,7 @@
 import pytest
 import search_reference
 import torch
-from recurrent_models import make_recurrent
+from recurrent_models import KINDS, make_recurrent
 from reference_weights import default_dtype
 from search_setup import (
     EOS,
@@ -77,12 +77,10 @@ def search(task, models, sources, words=WORDS, **args):
     return generator.generate(models, make_sample(sources))
 
 
-ENSEMBLES = {
-    "one": ([1], []),
-    "two": ([1, 2], []),
-    "recurrent": ([], ["input feeding"]),
-    "of several kinds": ([1], ["seq2seq", "both ways"]),
-}
+ENSEMBLES = {"one": ([1], []), "two": ([1, 2], [])}
+if KINDS:
+    ENSEMBLES["recurrent"] = [], ["input feeding"]
+    ENSEMBLES["of several kinds"] = [1], ["seq2seq", "both ways"]
 """Seeds of Transformers, and kinds of recurrent models."""
 
 

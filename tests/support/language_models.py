@@ -1,21 +1,17 @@
 """Small language models of ours, and texts for them."""
 
+from copy import copy
 from types import SimpleNamespace
 
 import torch
 from fairseq.data import Dictionary
-from fairseq.models import FairseqLanguageModel
+from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY, FairseqLanguageModel
 from model_factory import make_task
 from omegaconf import OmegaConf
 from reference_weights import default_dtype, shake
 from torch.nn.utils.rnn import pad_sequence
 
-from vaswani_plugin.ancestors import fairseq_adapters as ancestors
-from vaswani_plugin.ancestors.one_layer import OneLayerLanguageModel
-from vaswani_plugin.ancestors.search_adapters import OneLayerTexts, RecurrentTexts
-from vaswani_plugin.fairseq_plugin import configurations
-from vaswani_plugin.fairseq_plugin.models import language_models
-from vaswani_plugin.modules.transformer import LanguageModel
+from vaswani_plugin.model.families import ELSEWHERE, family_of
 from vaswani_plugin.search.plain_models import TextModel
 
 LIMITS = {"tokens_per_sample": 40, "add_bos_token": False, "max_target_positions": None}
@@ -30,53 +26,50 @@ NO_DROPOUT = {
 
 
 def _exact(
-    kind: type[FairseqLanguageModel],
-    config: object,
-    task: SimpleNamespace | None,
-    seed: int,
-    size: float,
+    name: str, values: dict, task: SimpleNamespace | None, seed: int, size: float
 ) -> FairseqLanguageModel:
     """A float64 model in evaluation mode, its weights shaken."""
     torch.manual_seed(seed)
+    config = OmegaConf.structured(MODEL_DATACLASS_REGISTRY[name](**values))
     with default_dtype(torch.float64):
-        model = kind.build_model(OmegaConf.structured(config), task or make_task())
+        model = MODEL_REGISTRY[name].build_model(config, task or make_task())
         return shake(model, seed=seed + 10, size=size).eval()
 
 
 def make_language_model(
     task: SimpleNamespace | None = None, seed: int = 1, **changes
-) -> language_models.VaswaniLanguageModel:
+) -> FairseqLanguageModel:
     """A `vaswani_lm`."""
-    config = configurations.VaswaniLanguageModelConfig(**{**SIZES, **LIMITS, **changes})
-    return _exact(language_models.VaswaniLanguageModel, config, task, seed, size=0.1)
+    return _exact("vaswani_lm", {**SIZES, **LIMITS, **changes}, task, seed, size=0.1)
 
 
 def make_one_layer_model(
     task: SimpleNamespace | None = None, seed: int = 1, **changes
-) -> ancestors.OneLayerModel:
+) -> FairseqLanguageModel:
     """A `vaswani_lm_one_layer`."""
-    config = ancestors.OneLayerConfig(**{**ONE_LAYER_SIZES, **LIMITS, **changes})
-    return _exact(ancestors.OneLayerModel, config, task, seed, size=0.3)
+    values = {**ONE_LAYER_SIZES, **LIMITS, **changes}
+    return _exact("vaswani_lm_one_layer", values, task, seed, size=0.3)
 
 
 def make_lstm_model(
     task: SimpleNamespace | None = None, seed: int = 1, **changes
-) -> ancestors.LSTMLanguageModel:
+) -> FairseqLanguageModel:
     """A `vaswani_lm_lstm`."""
-    config = ancestors.RecurrentLanguageModelConfig(**{**LSTM_SIZES, **NO_DROPOUT, **changes})
-    return _exact(ancestors.LSTMLanguageModel, config, task, seed, size=0.5)
+    values = {**LSTM_SIZES, **NO_DROPOUT, **changes}
+    return _exact("vaswani_lm_lstm", values, task, seed, size=0.5)
 
 
-def text_model(model: torch.nn.Module) -> TextModel:
+MAKERS = {"ours": make_language_model}
+if ELSEWHERE:  # without the folder ancestors/ there are no others
+    MAKERS |= {"lstm": make_lstm_model, "one layer": make_one_layer_model}
+
+
+def text_model(model: FairseqLanguageModel) -> TextModel:
     """The same model, its weights shared, as the search and the scores take it."""
-    own = model.decoder
-    if isinstance(own, language_models.LanguageDecoder):
-        layers, options = list(own.layers), {"dropout": own.dropout, "window": own.window}
-        return TextModel(LanguageModel(own.embedding, own.positions, layers, **options))
-    if isinstance(own, ancestors.LSTMLanguageDecoder):
-        return RecurrentTexts(own)
-    parts = own.embedding, own.positions, own.layer, own.dropout
-    return OneLayerTexts(OneLayerLanguageModel(*parts))
+    names = {kind: name for name, kind in MODEL_REGISTRY.items()}
+    own = copy(model.decoder)
+    own.__class__ = type(own).__bases__[0]  # the class that knows no fairseq
+    return family_of(names[type(model)]).searched(own)
 
 
 def random_texts(dictionary: Dictionary, lengths: list[int], seed: int = 3) -> list[list[int]]:
