@@ -52,8 +52,8 @@ def lm(
     baselines: bool = False,
     train_data: list[Place] | None = None,
     valid_data: Path | None = None,
-    figure: Annotated[str, ("VALUE", "UNIT")] | None = None,
-    counts: Annotated[Count, ("WORDS", "CHARACTERS")] | None = None,
+    figure: Annotated[list[str], ("VALUE", "UNIT")] | None = None,
+    counts: Annotated[list[Count], ("WORDS", "CHARACTERS")] | None = None,
     cpu: bool = False,
     threads: Count | None = None,
     format: Format = "text",
@@ -93,7 +93,7 @@ def lm(
 
     report: dict[str, Any] = dict.fromkeys(("text", "windows", "dynamic", "dynamic_gain"))
     report |= {"results": [], "warnings": []}
-    sizes = metric.TextCounts(0, *counts, 0) if counts else None
+    sizes = metric.TextCounts(0, counts[0], counts[1], 0) if counts else None
     if text:
         known, loaded = {}, None
         if model:
@@ -106,7 +106,7 @@ def lm(
         scored = read_scored_text(text, **known)
         sizes = scored.counts
         report["results"] += score_baselines(scored, train_data or [], valid_data)
-        if loaded:
+        if loaded and scored.tokens:
             size = loaded.window_size(tokens_per_sample)
             report["windows"] = {"tokens_per_sample": size, "context_window": context_window}
             learning = None
@@ -134,7 +134,7 @@ def _score(
     model: "LanguageModel",
     scored: "ScoredText",
     cut: list["Window"],
-    learning: dict[str, float] | None,
+    learning: dict[str, Any] | None,
     batch_tokens: int,
 ) -> list[dict[str, Any]]:
     """The model's row, and one of dynamic evaluation where `learning` has its rate and decay."""
@@ -143,6 +143,7 @@ def _score(
     from vaswani_plugin.metrics.perplexity import result
 
     tokens = scored.tokens
+    assert tokens is not None
     scorer = model.stream_scorer(tokens.numbers)
     works = {"model": partial(scorer.static, cut, batch_tokens)}
     if learning:
@@ -299,7 +300,7 @@ def summarize(
 
 
 def _summary_as_json(number: int, summary: "Summary") -> str:
-    entry = {"line": number, "article_tokens": summary.article_tokens}
+    entry: dict[str, Any] = {"line": number, "article_tokens": summary.article_tokens}
     entry |= {"read_tokens": summary.read_tokens, "summary": summary.text, "score": summary.score}
     entry |= {"tokens": summary.tokens, "log_probabilities": summary.token_scores}
     return json.dumps(entry | {"ended": summary.ended})

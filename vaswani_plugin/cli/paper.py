@@ -84,7 +84,7 @@ def cost(
     *,
     hours: Annotated[float, non_negative, "H"] | None = None,
     devices: Count = 1,
-    device: Literal[tuple(DEVICES)] | None = None,
+    device: Annotated[str, [*DEVICES]] | None = None,
     teraflops: Annotated[float, positive, "T"] | None = None,
     arch: Annotated[str, "NAME"] | None = None,
     vocab: Size = PAPER_VOCABULARY,
@@ -156,7 +156,7 @@ def curves(
         raise UserError(f"--label: {len(label)} names for {len(log)} logs")
     if output:
         check_plot_path(output)
-    labels = label or [None] * len(log)
+    labels: list[str | None] = [*label] if label else [None] * len(log)
     names = list(dict.fromkeys(series or figure.SERIES))
     runs = [figure.read_run(path, name, names) for path, name in zip(log, labels, strict=True)]
     present = {key.split()[-1] for each in runs for key in each["series"]}

@@ -81,7 +81,7 @@ def bleu(
 
     paths = hypothesis, generate_output, reference, source
     segments = read_segments(*paths, count=count, tokenized=tokenized)
-    tokenizer = sacrebleu_tokenizer
+    tokenizer: str | None = sacrebleu_tokenizer
     if tokenizer is None:
         tokenizer, warning = report.tokenizer_of(language)
         segments.warnings += [warning] if warning else []
@@ -266,7 +266,9 @@ def rescore(
     from vaswani_plugin.figures import rescoring  # importing torch takes a second
 
     test = rescoring.Lists(nbest, source, reference, bpe_codes)
-    dev = rescoring.Lists(*of_dev, bpe_codes) if dev_nbest else None
+    dev = None
+    if dev_nbest and dev_source:
+        dev = rescoring.Lists(dev_nbest, dev_source, dev_reference, bpe_codes)
     device, notes = chosen_device(cpu, threads), []
     for name, paths in systems.items():
         scorer = rescoring.load_scorer(paths, data, device)

@@ -256,6 +256,7 @@ def attention(
         found = report.corpus_statistics(report.attend_corpus(translator, corpus, merge))
         show(found, report.as_table(found), format)
         return
+    assert source is not None  # the other one of --source and --corpus
     attended = translator.attention(source, target)
     for flag, unknown in zip(("--source", "--target"), attended.unknown, strict=True):
         if unknown:

@@ -114,12 +114,11 @@ def _newest(files: list[Path], flag: str, pattern: str) -> list[Path]:
     numbered = sorted((int(match[1]), path) for match, path in _named(files, pattern))
     chosen = [path for _, path in numbered]
     for _, last in _named(files, "checkpoint_last"):
-        update, before = updates_of(load_checkpoint(last)), 0
+        update = updates_of(load_checkpoint(last))
+        before: int | None = numbered[-1][0] if numbered else 0
         if numbered and flag == "--last":
             before = updates_of(load_checkpoint(chosen[-1]))
-        elif numbered:
-            before = numbered[-1][0]
-        if None not in (before, update) and update > before:
+        if before is not None and update is not None and update > before:
             chosen.append(last)
     return chosen
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from vaswani_plugin.export.exported_model import (
     SIDES,
+    Pairs,
     copy_bundle_files,
     new_folder,
     random_pairs,
@@ -154,7 +155,7 @@ def export_to_ctranslate2(model: Path, output: Path, quantization: str | None = 
     for dictionary, side in zip((source, target, target), pairs, strict=True):
         side[side == dictionary.index(PADDING)] = UNK  # no word there
 
-    def log_p(pairs):
+    def log_p(pairs: Pairs) -> Tensor:
         engine = CTranslate2Engine(folder, "cpu", "float32", torch.get_num_threads())
         sides = (source.symbols, pairs.source), (target.symbols, pairs.target)
         texts = ([[words[n] for n in row if n > EOS] for row in x.tolist()] for words, x in sides)

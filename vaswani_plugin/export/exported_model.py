@@ -35,11 +35,13 @@ OF_EVERY_EXPORT = {
 EXPRESSED: dict[str, dict[str, dict[str, dict[str, Any]]]] = {
     "Hugging Face's Marian": {"layer_norm_eps": {}},
     "Hugging Face's OpenAI GPT": {
-        **{"layer_norm_eps": {}, "positions": {}},
+        "layer_norm_eps": {},
+        "positions": {},
         "norm": {"pre": {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}},
     },
     "fairseq's transformer": {
-        **{"layer_norm_eps": {}, "positions": {}},
+        "layer_norm_eps": {},
+        "positions": {},
         "norm": {"pre": {f"{side}_normalize_before": True for side in SIDES}},
     },
     "CTranslate2": {"layer_norm_eps": {}, "positions": {}, "norm": {"pre": {"pre_norm": True}}},
@@ -121,7 +123,7 @@ def random_pairs(model: EncoderDecoder | LanguageModel) -> Pairs:
     """Draw pairs of many lengths, the same ones each time."""
     random, sides = torch.Generator("cpu").manual_seed(1), []
     for side, counts in zip(SIDES, LENGTHS, strict=True):
-        half = getattr(model, side, model)  # a language model has no halves
+        half: Any = getattr(model, side, model)  # a language model has no halves
         longest = min(max(counts), half.positions.max_positions)
         shape, words = (len(counts), longest), len(half.embedding.weight)
         rows = torch.randint(UNK, words, shape, generator=random, device="cpu")

@@ -39,6 +39,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.checkpoints import shared_owners
 from vaswani_plugin.export.exported_model import (
     SIDES,
+    Pairs,
     Weights,
     new_folder,
     read_model,
@@ -107,7 +108,7 @@ def stream_factor(epsilon: float) -> float:
     return 2.0 ** round(math.log2(MARIANS_EPSILON / epsilon) / 2)
 
 
-def _columns(name: str, order: Tensor) -> tuple | Tensor:
+def _columns(name: str, order: Tensor) -> Any:
     """The index that orders the model's columns in a weight of Marian's."""
     part, kind = name.split(".")[-2:]
     if kind == "weight" and (part in _READS or part in ("embed_tokens", "lm_head")):
@@ -193,7 +194,7 @@ def export_to_huggingface(model: Path, output: Path, with_tokenizer: bool = True
                 write_json(folder / name, content)
         (folder / CARD).write_text(card, encoding="utf-8")
 
-        def log_p(pairs):
+        def log_p(pairs: Pairs) -> Tensor:
             with redirect_stderr(StringIO()):  # the progress bar
                 theirs = getattr(transformers, found.auto_class).from_pretrained(folder).eval()
             read, inputs = pairs.previous, {}

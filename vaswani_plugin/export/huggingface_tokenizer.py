@@ -64,7 +64,7 @@ def _once(before: str, character: str, behind: str) -> str:
     return f"(?<={before})(?<!{before}{character}{behind}){character}(?={behind})"
 
 
-_MOVES = {
+_MOVES: dict[str, list[tuple[str, str | None]]] = {
     r"\) ([.!:?;,])": [(r"\)\K (?=[.!:?;,])", "")],
     r"(\d) %": [(r"\d\K %", "%")],
     "([a-zA-Z])‘([a-zA-Z])": [],  # what follows does the same for all of them

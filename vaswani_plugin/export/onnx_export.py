@@ -116,7 +116,7 @@ def write_graphs(model: EncoderDecoder, folder: Path) -> None:
     """Write the three graphs of a model of the plain modules, in float32, into a folder."""
     decoder, layers = model.decoder, len(model.decoder.layers)
     words, width = decoder.projection.weight.shape
-    attention = decoder.layers[0].self_attention
+    attention: Any = decoder.layers[0].self_attention
     heads = attention.heads
 
     def keys_and_values(kind: str, length: str) -> dict[str, Shape]:

@@ -14,13 +14,14 @@ from fairseq.dataclass.configs import FairseqConfig
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from fairseq.models.transformer import TransformerConfig, TransformerModel, base_architecture
 from omegaconf import OmegaConf
-from torch import nn
+from torch import Tensor, nn
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.checkpoints import save_checkpoint, updates_of
 from vaswani_plugin.export.exported_model import (
     EXPRESSED,
     SIDES,
+    Pairs,
     Weights,
     from_fairseq_weights,
     refuse,
@@ -57,8 +58,8 @@ _UNLISTED = ("scale_attn", "scale_fc", "scale_heads", "scale_resids")
 """Options that fairseq's layers read, although its configuration doesn't list them."""
 
 
-_SAME = ("encoder_layers", "decoder_layers", "dropout", "attention_dropout", "activation_dropout")
-_SAME += ("max_source_positions", "max_target_positions")
+_SAME = ["encoder_layers", "decoder_layers", "dropout", "attention_dropout", "activation_dropout"]
+_SAME += ["max_source_positions", "max_target_positions"]
 """Options with one name."""
 
 
@@ -101,10 +102,15 @@ def our_config(options: argparse.Namespace) -> dict[str, Any]:
     cfg = TransformerConfig.from_namespace(options)
     shared = "decoder" if cfg.share_decoder_input_output_embed else "none"
     config = {
-        **{"d_model": cfg.encoder.embed_dim, "d_ff": cfg.encoder.ffn_embed_dim},
-        **{"encoder_layers": cfg.encoder.layers, "decoder_layers": cfg.decoder.layers},
-        **{"heads": cfg.encoder.attention_heads, "d_k": None, "d_v": None},
-        **{"dropout": cfg.dropout, "attention_dropout": cfg.attention_dropout},
+        "d_model": cfg.encoder.embed_dim,
+        "d_ff": cfg.encoder.ffn_embed_dim,
+        "encoder_layers": cfg.encoder.layers,
+        "decoder_layers": cfg.decoder.layers,
+        "heads": cfg.encoder.attention_heads,
+        "d_k": None,
+        "d_v": None,
+        "dropout": cfg.dropout,
+        "attention_dropout": cfg.attention_dropout,
         "activation_dropout": cfg.activation_dropout or cfg.relu_dropout,
         "positions": "learned" if cfg.encoder.learned_pos else "sinusoidal-fairseq",
         "share_embeddings": "all" if cfg.share_all_embeddings else shared,
@@ -238,7 +244,7 @@ def checkpoint_of(
     task_state: dict[str, Any] | None = None,
 ) -> Checkpoint:
     """A checkpoint that fairseq loads without any allowed class; without an optimizer's state."""
-    sections = OmegaConf.to_container(OmegaConf.structured(FairseqConfig()), enum_to_str=True)
+    sections: Any = OmegaConf.to_container(OmegaConf.structured(FairseqConfig()), enum_to_str=True)
     history: dict[str, Any] = dict.fromkeys(("criterion_name", "optimizer_name"))
     history |= {"lr_scheduler_state": {}, "num_updates": updates}
     iterator = {"version": 2, "epoch": 1, "iterations_in_epoch": 0, "shuffle": True}
@@ -301,7 +307,7 @@ def _compare(weights: Weights, cfg: Configuration) -> None:
         ours = build_sizes(TRANSLATOR, cfg, (rows[0], rows[1])).eval()
     ours.load_state_dict(weights)
 
-    def log_p(pairs):
+    def log_p(pairs: Pairs) -> Tensor:
         named, options = stock_model({name: w.float() for name, w in weights.items()}, cfg)
         task = argparse.Namespace(source_dictionary=rows[0], target_dictionary=rows[1])
         stock = TransformerModel.build_model(argparse.Namespace(**options), task).eval()

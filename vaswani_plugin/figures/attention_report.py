@@ -93,7 +93,7 @@ def draw_lines(
     shown = range(len(queries)) if only is None else only
     for head in heads:
         kept = [(q, k) for q in shown for k in np.flatnonzero(weights[head - 1, q] >= FAINTEST)]
-        lines = [((0, q), (1, k)) for q, k in kept]
+        lines = [np.array(((0, q), (1, k))) for q, k in kept]
         # A sum of merged weights may exceed 1 by a rounding error, which matplotlib refuses.
         opacities = [min(1.0, float(weights[head - 1, q, k])) for q, k in kept]
         rgba = [(*colours[head - 1], opacity) for opacity in opacities]
@@ -102,7 +102,7 @@ def draw_lines(
     for labels, x, side in ((queries, -0.03, "right"), (keys, 1.03, "left")):
         for y, label in enumerate(labels):
             is_faded = labels is queries and y not in shown
-            style = {"color": "#999999" if is_faded else "black", **PLAIN}
+            style: Any = {"color": "#999999" if is_faded else "black", **PLAIN}
             panel.text(x, y, label, ha=side, va="center", fontsize=9, **style)
     panel.set(xlim=(0, 1), ylim=(max(len(queries), len(keys)) - 0.5, -0.5))
     panel.axis("off")

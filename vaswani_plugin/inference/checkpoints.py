@@ -161,7 +161,7 @@ class Loaded(NamedTuple):
     """
 
     model: Any
-    sizes: Checkpointed
+    sizes: Any  # a `Checkpointed`
     source: Dictionary
     target: Dictionary
     task: Mapping[str, Any]

@@ -143,8 +143,9 @@ async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
             sizes = {"max_files": 0, "max_fields": MOST_FIELDS, "max_part_size": limits.body_bytes}
             return query | _form_fields((await limited.form(**sizes)).multi_items())
         # As browsers send it: UTF-8, "+" for a space. curl -d sends UTF-8 bytes as they are.
-        text, strict = body.decode("utf-8"), {"keep_blank_values": True, "errors": "strict"}
-        return query | _form_fields(parse_qsl(text, max_num_fields=MOST_FIELDS, **strict))
+        text, most = body.decode("utf-8"), MOST_FIELDS
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=most)
+        return query | _form_fields(pairs)
     except ValueError as error:
         raise Refusal(
             400, f"Invalid request: no UTF-8 form of at most {MOST_FIELDS} fields"
@@ -322,7 +323,7 @@ def create_app(service: Service, gate: Gate, origins: list[str]) -> ASGIApp:
         yield
         await service.batcher.stop()
 
-    cross = {"allow_origins": origins, "allow_methods": ["*"], "allow_headers": ["*"]}
+    cross: Any = {"allow_origins": origins, "allow_methods": ["*"], "allow_headers": ["*"]}
     app = Starlette(
         routes=(routes := Routes(service, gate).all),
         middleware=[Middleware(CORSMiddleware, **cross)] if origins else [],

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import os
 import signal
 import socket
@@ -62,7 +63,7 @@ class Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Refuse more idle connections than there are file descriptors for (1,024 by default)."""
         super().connection_made(transport)
-        if len(self.connections) > 1.5 * self.config.limit_concurrency:
+        if len(self.connections) > 1.5 * (self.config.limit_concurrency or math.inf):
             transport.close()
 
     def send_400_response(self, msg: str) -> None:

@@ -53,8 +53,8 @@ class Languages:
 
     def listed(self) -> list[dict[str, Any]]:
         """The answer of `/languages`: the source, then the target language."""
-        pairs = ((self.source, [self.target]), (self.target, []))
-        return [{"code": code, "name": _name(code), "targets": to} for code, to in pairs]
+        targets: dict[str, list[str]] = {self.source: [self.target], self.target: []}
+        return [{"code": code, "name": _name(code), "targets": to} for code, to in targets.items()]
 
     def undetected(self) -> dict[str, Any]:
         """The answer for an undetected language: the source language, with confidence 0."""

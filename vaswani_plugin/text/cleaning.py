@@ -218,7 +218,7 @@ def prepare_pairs(
         report["files"][name] = {"read": read, "kept": rest, "dropped": dropped}
 
     with ExitStack() as stack:
-        writers: dict[str, list[Callable[[str], None]]] = {}
+        writers: dict[str, list[Callable[[str], object]]] = {}
 
         def write(name: str, pair: Pair) -> None:
             if name not in writers:

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 
@@ -65,19 +66,24 @@ class _Tokenizer(MosesTokenizer):
 
     def __init__(self, language: str) -> None:
         super().__init__(lang=language)
-        self.NONBREAKING_PREFIXES = frozenset(self.NONBREAKING_PREFIXES)
-        self.NUMERIC_ONLY_PREFIXES = frozenset(self.NUMERIC_ONLY_PREFIXES)
-        self.DEDUPLICATE_SPACE = _where_needed(self.DEDUPLICATE_SPACE, "  ")
-        self.MULTIDOT_RUN = _Pattern(self.MULTIDOT_RUN, "..")
-        self.MULTIDOT_MARKER = _Pattern(self.MULTIDOT_MARKER, "MULTI")
+        rules: Any = self
+        changed: dict[str, Any] = {
+            "NONBREAKING_PREFIXES": frozenset(rules.NONBREAKING_PREFIXES),
+            "NUMERIC_ONLY_PREFIXES": frozenset(rules.NUMERIC_ONLY_PREFIXES),
+            "DEDUPLICATE_SPACE": _where_needed(rules.DEDUPLICATE_SPACE, "  "),
+            "MULTIDOT_RUN": _Pattern(rules.MULTIDOT_RUN, ".."),
+            "MULTIDOT_MARKER": _Pattern(rules.MULTIDOT_MARKER, "MULTI"),
+            "MOSES_ESCAPE_XML_REGEXES": [
+                _where_needed(rule, _needed_text(rule[0].pattern))
+                for rule in rules.MOSES_ESCAPE_XML_REGEXES
+            ],
+        }
         for name in ("COMMA_SEPARATE_1", "COMMA_SEPARATE_2", "COMMA_SEPARATE_3"):
-            setattr(self, name, _where_needed(getattr(self, name), ","))
+            changed[name] = _where_needed(getattr(self, name), ",")
         for name in ("ENGLISH_SPECIFIC_APOSTROPHE", "FR_IT_SPECIFIC_APOSTROPHE"):
-            setattr(self, name, [_where_needed(rule, "'") for rule in getattr(self, name)])
-        self.MOSES_ESCAPE_XML_REGEXES = [
-            _where_needed(rule, _needed_text(rule[0].pattern))
-            for rule in self.MOSES_ESCAPE_XML_REGEXES
-        ]
+            changed[name] = [_where_needed(rule, "'") for rule in getattr(self, name)]
+        for name, rule in changed.items():
+            setattr(self, name, rule)
 
     def handles_nonbreaking_prefixes(self, text: str) -> str:
         """Keep or split off full stops; the words before the first one stay as they are."""

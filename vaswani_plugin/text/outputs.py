@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.lines import open_binary
@@ -30,7 +30,7 @@ def check_outputs(
 ) -> None:
     """Refuses folders, and outputs that would replace an input or one another; None is no file."""
     taken = {os.path.realpath(path) for path in inputs if path is not None}
-    for path in filter(None, outputs):
+    for path in (path for path in outputs if path):
         if os.path.isdir(path):
             raise UserError(f"{flag}: {path} is a folder; name a file in it")
         if os.path.realpath(path) in taken:
@@ -55,7 +55,7 @@ def _packed(path: str | Path, file: IO[bytes]) -> Iterator[IO[bytes]]:
         if str(path).endswith(".gz"):
             # The header has no name and no time, so that equal content gives equal bytes.
             with gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0) as packed:
-                yield packed
+                yield cast(IO[bytes], packed)
         else:
             yield file
 
@@ -100,7 +100,7 @@ def write_bytes_atomically(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def write_atomically(path: str | Path) -> Iterator[Callable[[str], None]]:
+def write_atomically(path: str | Path) -> Iterator[Callable[[str], object]]:
     """Yields a function that writes one line; otherwise the same as `write_bytes_atomically`."""
     with write_bytes_atomically(path) as stream:
         put = stream.write

@@ -54,7 +54,7 @@ class Pipeline:
 
             encode_words = make_word_coding(settings.coding, codes)
             self._encode = lambda line: encode_words(words_of(remove_invisible(line)))
-            self._decode = str
+            self._decode: LineFunction = str
             return
         if isinstance(settings, TextSettings):
             from vaswani_plugin.text.coding import make_coding
@@ -86,13 +86,13 @@ class Pipeline:
         if not uses_rules and settings.vocabulary is None:
             return self
         # The vocabulary that limits subword-nmt is that of the source language.
-        limits = {"vocabulary": None, "vocabulary_threshold": None}
-        found = copy(self)
-        found.settings = replace(settings, source_language=settings.target_language, **limits)
+        plain = replace(settings, vocabulary=None, vocabulary_threshold=None)
+        pipeline = copy(self)
+        pipeline.settings = of_target = replace(plain, source_language=settings.target_language)
         if settings.vocabulary is not None:
-            found._split, _ = _subwords(found.settings, self.folder)
-        found._encode = _encoder(found.settings, found._split)
-        return found
+            pipeline._split, _ = _subwords(of_target, self.folder)
+        pipeline._encode = _encoder(of_target, pipeline._split)
+        return pipeline
 
     def encode(self, line: str) -> str:
         """Converts a raw line to the model's subwords, joined by spaces; may return "".
@@ -108,7 +108,7 @@ class Pipeline:
 
 def _encoder(settings: Settings, split: LineFunction) -> LineFunction:
     # sentencepiece's models have rules for invisible characters.
-    clean = str if settings.subwords == "sentencepiece" else remove_invisible
+    clean: LineFunction = str if settings.subwords == "sentencepiece" else remove_invisible
     tokenize = settings.tokenizer == "moses"
     if not (tokenize or settings.lowercase or settings.normalize_punctuation):
         return lambda line: split(clean(line))
@@ -123,6 +123,7 @@ def _encoder(settings: Settings, split: LineFunction) -> LineFunction:
 def _subwords(settings: Settings, folder: Path) -> tuple[LineFunction, LineFunction]:
     if settings.subwords == "none":
         return str, str
+    assert settings.codes is not None  # settings_from refuses it
     codes = str(folder / settings.codes)
     if settings.subwords == "sentencepiece":
         from vaswani_plugin.text import wordpiece

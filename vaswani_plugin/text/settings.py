@@ -16,7 +16,7 @@ preprocessing.json is written last: a folder that has it is complete.
 
 import json
 import re
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from math import inf
 from pathlib import Path
 from types import NoneType
@@ -66,7 +66,7 @@ class _Fields:
     def to_json(self) -> str:
         """Returns the text of preprocessing.json."""
         head = {"version": VERSION, "made_by": __version__}
-        return json.dumps(head | asdict(self), indent=2, ensure_ascii=False)
+        return json.dumps(head | vars(self), indent=2, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
@@ -194,8 +194,8 @@ def settings_from(content: dict[str, Any], kind: type[AnySettings] = Settings) -
         value, allowed = getattr(settings, field.name), get_args(field.type) or (field.type,)
         # A text is no truth value: "flase" would count as true.
         if value not in allowed and type(value) not in allowed:
-            names = {NoneType: "null", str: "a text", int: "a number", bool: "true or false"}
-            choices = " or ".join(names.get(choice, str(choice)) for choice in allowed)
+            words = {NoneType: "null", str: "a text", int: "a number", bool: "true or false"}
+            choices = " or ".join(words.get(choice, str(choice)) for choice in allowed)
             raise UserError(f"{field.name} is {value!r}: must be {choices}")
     if isinstance(settings, Settings) and (settings.codes is None) != (settings.subwords == "none"):
         kinds = f"subwords is {settings.subwords}, codes {settings.codes}"

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
@@ -40,7 +41,7 @@ LEAST_GAIN = 1e-9
 _SPACES = "\u00a0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u202f\u205f\u3000"
 _STAND_INS = {c: chr(0xFDD0 + number) for number, c in enumerate(MARK + _SPACES)}
 _LINE_ENDS = "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85\u2028\u2029"
-_SETTINGS = {
+_SETTINGS: dict[str, Any] = {
     "byte_fallback": True,
     # As in Wu et al. (2016), very rare letters (here: one in 50,000) get no row.
     "character_coverage": 0.99998,
