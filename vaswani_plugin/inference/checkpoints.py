@@ -27,7 +27,6 @@ from torch import Tensor
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import PARSING_TASK, TASK, ForeignModel, wrong_kind
 from vaswani_plugin.model.build import WithoutInitialWeights, accelerated
-from vaswani_plugin.model.configuration import Checkpointed
 from vaswani_plugin.model.families import TRANSFORMER, Family, family_of
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.lines import read_json
