@@ -208,7 +208,7 @@ def export_to_huggingface(model: Path, output: Path, with_tokenizer: bool = True
 
 
 def _marian_folder(model: Path, with_tokenizer: bool) -> _Folder:
-    settings, (trained, sizes, source, target, _) = read_model(model)
+    settings, (trained, sizes, source, target, *_) = read_model(model)
     more = []
     if sizes.layer_norm_eps > MARIANS_EPSILON:
         more.append(f"--layer-norm-eps {sizes.layer_norm_eps:g}")
@@ -303,7 +303,7 @@ _END_AND_PADDING = {"pad_token_id": PAD, "eos_token_id": EOS, "bad_words_ids": [
 
 
 def _openai_folder(model: Path, with_tokenizer: bool) -> _Folder:
-    settings, (trained, sizes, _, dictionary, _) = read_model(model, TextSettings)
+    settings, (trained, sizes, _, dictionary, *_) = read_model(model, TextSettings)
     if settings.article_tokens is not None:
         raise UserError(f"{model} holds a summarizer, and Hugging Face has no counterpart of it")
     more = []

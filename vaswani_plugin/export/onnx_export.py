@@ -181,7 +181,7 @@ def export_to_onnx(model: Path, output: Path, quantization: str | None = None) -
         optional(module, ONNX_PACKAGES)
     if quantization not in (None, "int8"):
         raise UserError(f"onnxruntime has no --quantization {quantization}: give int8 or none")
-    settings, (trained, sizes, source, target, _) = read_model(model)
+    settings, (trained, sizes, source, target, *_) = read_model(model)
     refuse_departures("an ONNX export", sizes)
     # Of the plain modules: a kernel may be none of the exporter's operators.
     transformer = build(sizes, source, target).eval()
