@@ -28,7 +28,7 @@ EDITS = {
     "a second residual (3.1)": (ALL, "layers", "return " + ADD_NORM, "return x + " + ADD_NORM),
     "an encoder layer's end (3.1)": (ALL, "layers", "transformed), w", "2 * transformed), w"),
     "a decoder layer's end (3.1)": (PAIRS, "layers", "transformed), s", "2 * transformed), s"),
-    "no self-attention (3.1)": (ALL, "layers", "x), None, mask, is", "x) * 0, None, mask, is"),
+    "no self-attention (3.1)": (ALL, "layers", "query, mask=mask, is", "query * 0, mask=mask, is"),
     "the layers turned (3.1)": (PAIRS, "transformer", "in self.layers:", "in self.layers[::-1]:"),
     "half the scale (3.2.1)": (ALL, "attention", "= 1 / math.sqrt(d", "= 0.5 / math.sqrt(d"),
     "other scores (3.2.1)": (ALL, "attention", "(-2, -1) * scale", "(-2, -1).tanh() * scale"),

@@ -101,7 +101,8 @@ def hide_padding(visible: Tensor, tokens: Tensor, padding_idx: int) -> Tensor:
     Every position still sees itself. Without that, all scores of a query at padding would be minus
     infinity, which gives NaN on some devices. The results at padding are never used.
     """
-    itself = causal_mask(*visible.shape, window=1, device=tokens.device)
+    queries, keys = visible.shape
+    itself = causal_mask(queries, keys, window=1, device=tokens.device)
     return visible & padding_mask(tokens, padding_idx) | itself
 
 
@@ -254,8 +255,9 @@ class MultiHeadAttention(nn.Module):
         self, query: Tensor, memory: Tensor | None, cache: KeysAndValues | None
     ) -> tuple[Tensor, Tensor]:
         """Return keys (B, H, S, K) and values (B, H, S, V), projected now or from the cache."""
-        if cache is not None and memory is not None and cache.key is not None:
-            return cache.key, cache.value
+        if memory is not None and cache is not None:
+            if cache.key is not None and cache.value is not None:
+                return cache.key, cache.value
         source = query if memory is None else memory
         k, v = (split_heads(project(source), self.heads) for project in (self.key, self.value))
         return (k, v) if cache is None else cache.extend(k, v)

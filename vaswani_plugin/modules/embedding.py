@@ -4,6 +4,8 @@ Axes: B batch, T positions, D d_model, V vocabulary.
 """
 
 import math
+from collections.abc import Callable
+from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -99,7 +101,14 @@ class SinusoidalPositions(nn.Module):
         encoding: (positions, d_model) -> float64 table, such as `sinusoids`.
     """
 
-    def __init__(self, max_positions: int, d_model: int, encoding=sinusoids) -> None:
+    table: Tensor
+
+    def __init__(
+        self,
+        max_positions: int,
+        d_model: int,
+        encoding: Callable[[Tensor, int], Tensor] = sinusoids,
+    ) -> None:
         super().__init__()
         self.max_positions, self.d_model, self.encoding = max_positions, d_model, encoding
         dtype = torch.promote_types(torch.get_default_dtype(), torch.float32)
@@ -111,8 +120,9 @@ class SinusoidalPositions(nn.Module):
         positions = torch.arange(rows, device="cpu")
         return self.encoding(positions, self.d_model).to(device, dtype)
 
-    def _apply(self, fn, *args, **kwargs):  # no public way lets a buffer keep its type in .half()
-        super()._apply(fn, *args, **kwargs)
+    # No public way lets a buffer keep its type in .half().
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)
         if self.table.dtype in (torch.bfloat16, torch.float16):
             self.table = self._rows(torch.float32, self.table.device)
         return self

@@ -113,8 +113,9 @@ class EncoderLayer(nn.Module):
         need_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """(B, S, D) -> (B, S, D) and weights (B, H, S, keys); see `MultiHeadAttention.forward`."""
+        query = self.self_attention_norm.before(x)
         attended, weights = self.self_attention(
-            self.self_attention_norm.before(x), None, mask, is_causal, cache, need_weights
+            query, mask=mask, is_causal=is_causal, cache=cache, need_weights=need_weights
         )
         x = self.self_attention_norm(x, attended)
         transformed = self.feed_forward(self.feed_forward_norm.before(x))
@@ -170,12 +171,16 @@ class DecoderLayer(nn.Module):
         """
         query = self.self_attention_norm.before(x)
         attended, self_weights = self.self_attention(
-            query, None, self_mask, is_causal, caches[0], need_self_weights
+            query,
+            mask=self_mask,
+            is_causal=is_causal,
+            cache=caches[0],
+            need_weights=need_self_weights,
         )
         x = self.self_attention_norm(x, attended)
         query = self.cross_attention_norm.before(x)
         attended, cross_weights = self.cross_attention(
-            query, memory, memory_mask, False, caches[1], need_cross_weights
+            query, memory, mask=memory_mask, cache=caches[1], need_weights=need_cross_weights
         )
         x = self.cross_attention_norm(x, attended)
         transformed = self.feed_forward(self.feed_forward_norm.before(x))

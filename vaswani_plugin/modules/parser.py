@@ -8,14 +8,14 @@ Goldberg 2017).
 Axes: B batch, S source length, T target length, D d_model.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vaswani_plugin.modules.cache import WholeSequence
-from vaswani_plugin.modules.transformer import Decoder, Memory
+from vaswani_plugin.modules.transformer import Decoder
 
 
 def last_tokens_of_words(tokens: Tensor, ends_word: Tensor, pad: int, eos: int) -> Tensor:
@@ -60,6 +60,9 @@ class NextWord(nn.Module):
         eos: number of the end of sentence in the source.
     """
 
+    ends_word: Tensor
+    is_word: Tensor
+
     def __init__(
         self, d_model: int, ends_word: Tensor, is_word: Tensor, pad: int, eos: int
     ) -> None:
@@ -98,23 +101,26 @@ class ParserMemory(NamedTuple):
     features: Tensor  # encoder output, (B, S, D)
     mask: Tensor | None  # see `Memory`
     words: Tensor  # of `NextWord`, (B, S + 1, D)
-    select = Memory.select
+
+    def select(self, rows: Tensor) -> "ParserMemory":
+        """See `Memory`."""
+        return ParserMemory._make(None if x is None else x.index_select(0, rows) for x in self)
 
 
 class ParserDecoder(Decoder):
     """A decoder that reads the next word of the source, too."""
 
-    def __init__(self, *parts, next_word: NextWord, **options) -> None:
+    def __init__(self, *parts: Any, next_word: NextWord, **options: Any) -> None:
         super().__init__(*parts, **options)
         self.next_word = next_word
 
-    def remember(self, source: Tensor, features: Tensor, mask: Tensor | None) -> ParserMemory:
+    def remember(self, source: Tensor, features: Tensor, mask: Tensor | None) -> Any:
         """See `Decoder`."""
         return ParserMemory(features, mask, self.next_word.words(source, features))
 
     def inputs(
-        self, tokens: Tensor, positions: Tensor, memory: ParserMemory, cache: WholeSequence
+        self, tokens: Tensor, positions: Tensor, memory: Any, cache: WholeSequence
     ) -> Tensor:
-        """See `Decoder`."""
+        """See `Decoder`; the memory is a `ParserMemory`."""
         written = cache.running_sum("words", self.next_word.is_word[tokens].long())
         return self.embed(tokens, positions) + self.next_word(memory.words, written)

@@ -6,12 +6,12 @@ Axes: B batch, S source length, T target length, D d_model, H heads, V vocabular
 """
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vaswani_plugin.modules.attention import MultiHeadAttention, Window, neighbourhood, padding_mask
+from vaswani_plugin.modules.attention import MultiHeadAttention, neighbourhood, padding_mask
 from vaswani_plugin.modules.cache import WholeSequence
 from vaswani_plugin.modules.embedding import (
     Embedding,
@@ -38,7 +38,7 @@ class Memory(NamedTuple):
 
     def select(self, rows: Tensor) -> "Memory":
         """Return the rows of these numbers, (B',); a number may occur repeatedly."""
-        return self._make(None if x is None else x.index_select(0, rows) for x in self)
+        return Memory._make(None if x is None else x.index_select(0, rows) for x in self)
 
 
 class Stack(nn.Module):
@@ -71,7 +71,7 @@ class Stack(nn.Module):
         self.dropout = dropout
         self.window = window
         self.embedding = embedding
-        self.positions = positions
+        self.positions: Any = positions
         self.layers = nn.ModuleList(layers)
         self.norm = norm
         self.run_layer: Callable[..., tuple] | None = None
@@ -99,11 +99,11 @@ class Stack(nn.Module):
         """Return the stack's output, given the last layer's, (B, T, D)."""
         return x if self.norm is None else self.norm(x)
 
-    def run(self, layer: nn.Module, *arguments) -> tuple:
+    def run(self, layer: nn.Module, *arguments: Any, **options: Any) -> tuple:
         """Call `layer(*arguments)`; in training call `run_layer` where there is one."""
         if self.training and self.run_layer is not None:
-            return self.run_layer(layer, *arguments)
-        return layer(*arguments)
+            return self.run_layer(layer, *arguments, **options)
+        return layer(*arguments, **options)
 
 
 class Encoder(Stack):
@@ -117,15 +117,14 @@ class Encoder(Stack):
             need_weights: return the weights of every layer.
             is_padded: False: the caller promises that there is no padding; saves the mask.
         """
-        mask: Tensor | Window | None = padding_mask(tokens, self.padding_idx) if is_padded else None
-        if self.window:
-            mask = neighbourhood(self.window, mask)
+        visible = padding_mask(tokens, self.padding_idx) if is_padded else None
+        mask = neighbourhood(self.window, visible) if self.window else visible
         positions = position_ids(tokens, self.padding_idx)
         self.require_positions(tokens.size(1), positions)
         x = self.embed(tokens, positions)
         all_weights = []
         for layer in self.layers:
-            x, weights = self.run(layer, x, mask, False, None, need_weights)
+            x, weights = self.run(layer, x, mask=mask, need_weights=need_weights)
             all_weights += [weights] if need_weights else []
         return Output(self.finish(x), all_weights, [])
 
@@ -184,15 +183,22 @@ class Decoder(Stack):
         new, positions, mask = cache.begin(tokens, self.padding_idx, self.window, right_padded)
         self.require_positions(cache.length, positions)
         x = self.inputs(new, positions, memory, cache)
-        source, source_mask, is_causal = memory.features, memory.mask, mask is None
         all_self, all_cross = [], []
         for number, layer in enumerate(self.layers):
-            wanted = need_weights, need_weights or number == alignment_layer
+            is_aligned = need_weights or number == alignment_layer
             x, self_weights, cross_weights = self.run(
-                layer, x, source, mask, source_mask, is_causal, cache.entries(number), *wanted
+                layer,
+                x,
+                memory.features,
+                self_mask=mask,
+                memory_mask=memory.mask,
+                is_causal=mask is None,
+                caches=cache.entries(number),
+                need_self_weights=need_weights,
+                need_cross_weights=is_aligned,
             )
-            all_self += [self_weights] if wanted[0] else []
-            all_cross += [cross_weights] if wanted[1] else []
+            all_self += [self_weights] if need_weights else []
+            all_cross += [cross_weights] if is_aligned else []
         return Output(self.finish(x), all_self, all_cross)
 
     def project(self, features: Tensor) -> Tensor:
@@ -203,7 +209,7 @@ class Decoder(Stack):
 class LanguageModel(Stack):
     """The decoder of Figure 1 without cross-attention; one matrix embeds and projects."""
 
-    def __init__(self, embedding: Embedding, *others, **options) -> None:
+    def __init__(self, embedding: Embedding, *others: Any, **options: Any) -> None:
         super().__init__(embedding, *others, **options)
         self.projection = embedding
 
@@ -216,7 +222,8 @@ class LanguageModel(Stack):
         self.require_positions(cache.length, positions)
         x = self.embed(new, positions)
         for number, layer in enumerate(self.layers):
-            x, _ = self.run(layer, x, mask, mask is None, cache.entries(number)[0], False)
+            entry, _ = cache.entries(number)
+            x, _ = self.run(layer, x, mask=mask, is_causal=mask is None, cache=entry)
         return Output(self.finish(x), [], [])
 
     def project(self, features: Tensor) -> Tensor:
@@ -238,7 +245,7 @@ class EncoderDecoder(nn.Module):
         return self.decoder.remember(source, features, mask)
 
     def decode(
-        self, target: Tensor, memory: Memory, cache: WholeSequence | None = None, **options
+        self, target: Tensor, memory: Memory, cache: WholeSequence | None = None, **options: Any
     ) -> Output:
         """Compute the features of each next token of targets shifted right, (B, T).
 

@@ -156,8 +156,8 @@ def set_training_switches(stack: Stack, cfg: Configuration) -> None:
     stack.run_layer = None if run is _call else run
 
 
-def _call(layer: nn.Module, *arguments: Any) -> Any:
-    return layer(*arguments)
+def _call(layer: nn.Module, *arguments: Any, **options: Any) -> Any:
+    return layer(*arguments, **options)
 
 
 def register_rows(family: Family) -> None:
