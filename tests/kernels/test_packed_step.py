@@ -257,11 +257,14 @@ def only_the_latest_five(queries, keys, window=0, device=None):
     return attention_causal_mask(queries, keys, 5, device)
 
 
-def two_residuals(layer, x, memory, mask, memory_mask, is_causal, caches, *needed):
-    y, self_weights = layer.self_attention(x, None, mask, is_causal, caches[0], needed[0])
-    z, weights = layer.cross_attention(x, memory, memory_mask, False, caches[1], needed[1])
+def two_residuals(layer, x, memory, self_mask, memory_mask, is_causal, caches, **needed):
+    y, _ = layer.self_attention(x, mask=self_mask, is_causal=is_causal, cache=caches[0])
+    need_weights = needed["need_cross_weights"]
+    z, weights = layer.cross_attention(
+        x, memory, mask=memory_mask, cache=caches[1], need_weights=need_weights
+    )
     x = layer.cross_attention_norm(layer.self_attention_norm(x, y), z)
-    return layer.feed_forward_norm(x, layer.feed_forward(x)), self_weights, weights
+    return layer.feed_forward_norm(x, layer.feed_forward(x)), None, weights
 
 
 attention_causal_mask = attention.causal_mask
