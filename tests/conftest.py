@@ -14,6 +14,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from tests.support.commands import REPO, in_fork, run_python
+from vaswani_plugin.model.families import ELSEWHERE
 
 # Examples may take any time: the processes of a run share the cores.
 # They are the same whenever the same files are imported; with `--hypothesis-profile explore` they
@@ -28,6 +29,7 @@ settings.load_profile("tests")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PLUGIN = REPO / "vaswani_plugin"
+ancestors = pytest.mark.skipif(not ELSEWHERE, reason="a copy without the folder ancestors/")
 TOY_SENTENCES = {"train": 60, "valid": 20, "test": 60}  # 60 and 20 are no multiples of 8
 
 # Variables by which torchrun, Slurm or a user's shell would change what a test starts.

@@ -1,6 +1,8 @@
 """The floors of the house, read from the import statements: arrows point down only."""
 
 import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 from tests.conftest import PLUGIN, REPO
@@ -28,6 +30,17 @@ KNOW_FAIRSEQ = {
     "export/stock_fairseq.py": "reads and writes fairseq's own transformer",
     "ancestors/fairseq_adapters.py": "delete the folder, and nothing of it is left in fairseq",
 }
+# What imports files of ours inside functions, and why. `cli` does so to start in a quarter second.
+INSIDE_FUNCTIONS = {
+    "inference/bundle.py": "a bundle for CTranslate2 needs no torch",
+    "inference/checkpoints.py": "the grammar of parsers",
+    "inference/search_engine.py": "attention, for pictures",
+    "inference/translator.py": "attention, for pictures",
+    "kernels/__init__.py": "kernels of models that are accelerated",
+    "metrics/bleu.py": "sacremoses takes longer to import than scoring does",
+    "model/build.py": "the decoder of parsers",
+    "text/pipeline.py": "each coding has its own libraries",
+}
 
 
 def imported_names(path: Path) -> set[str]:
@@ -40,6 +53,16 @@ def imported_names(path: Path) -> set[str]:
             assert node.level == 0, f"{path}: relative import"
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
     return names
+
+
+def imported_files(names: set[str]) -> Iterator[Path]:
+    """Our files among dotted names."""
+    for parts in (name.split(".") for name in names if name.startswith(f"{OURS}.")):
+        for path in (PLUGIN.parent.joinpath(*parts), PLUGIN.parent.joinpath(*parts[:-1])):
+            file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+            if file.is_file():
+                yield file
+                break
 
 
 def packages_of(names: set[str]) -> set[str]:
@@ -73,6 +96,23 @@ def test_arrows_point_down():
             if floor_of(other) >= floor_of(package):
                 upwards.add((str(path.relative_to(PLUGIN)), other))
     assert upwards == set(EXCEPTIONS)
+
+
+def test_no_circle_of_files():
+    """Wherever in the files the imports stand."""
+    graph = {path: {*imported_files(imported_names(path))} - {path} for path in files()}
+    order = [*TopologicalSorter(graph).static_order()]  # a `CycleError` names a circle
+    assert order.index(PLUGIN / "errors.py") < order.index(PLUGIN / "cli" / "__main__.py")
+
+
+def test_imports_inside_functions_are_few():
+    lazy = set()
+    for path in files():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            inner = ast.walk(node) if isinstance(node, ast.FunctionDef) else ()
+            if any(str(getattr(each, "module", "")).startswith(OURS) for each in inner):
+                lazy.add(str(path.relative_to(PLUGIN)))
+    assert {path for path in lazy if not path.startswith("cli/")} == set(INSIDE_FUNCTIONS)
 
 
 def test_one_room_knows_fairseq():

@@ -1,6 +1,8 @@
 """Errors that users can correct themselves. They are printed as one line, without a traceback."""
 
 import os
+from importlib import import_module
+from types import ModuleType
 
 LONGEST_MESSAGE = 900
 TRACEBACK_VARIABLE = "VASWANI_TRACEBACK"
@@ -10,6 +12,14 @@ EXIT_CODE_WHEN_PREEMPTED = 75
 
 class UserError(ValueError):
     """A mistake of the user; the message names the value and the remedy."""
+
+
+def optional(module: str, packages: str) -> ModuleType:
+    """Import an optional dependency; a `UserError` names the packages to install."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise UserError(f"{module} is not installed ({error}): pip install {packages}") from error
 
 
 def wants_traceback() -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from toy_bundle import write_toy_bundle
 
+from tests.conftest import ancestors
 from tests.support.commands import Ended, vaswani
 from vaswani_plugin.figures import attention_report as figures
 from vaswani_plugin.inference.attention import HeadWeights
@@ -98,6 +99,7 @@ def test_a_dollar_starts_no_formula(draw, tmp_path):
     assert (tmp_path / "picture.svg").stat().st_size > 1000
 
 
+@ancestors
 def test_a_recurrent_model_shows_the_attention_it_has(tmp_path):
     """Of the source; pictures, the page and numbers by the suffix of their files."""
     flags = ("--d-model", "16", "--share-embeddings", "none", "--arch")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import ancestors
 from tests.support.commands import vaswani
 from vaswani_plugin import register
 from vaswani_plugin.figures.flops import by_counting
@@ -32,6 +33,7 @@ def as_json(*arguments: object) -> dict:
     return json.loads(vaswani(*arguments, "--format", "json").out)
 
 
+@ancestors
 def test_every_printed_count_agrees_but_that_of_big() -> None:
     from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 

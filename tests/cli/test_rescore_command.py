@@ -14,12 +14,13 @@ from fairseq import checkpoint_utils
 from sacrebleu.metrics import BLEU
 from toy_bundle import write_checkpoint, write_data
 
-from tests.conftest import REPO
+from tests.conftest import REPO, ancestors
 from tests.support.commands import vaswani
 from vaswani_plugin.export.checkpoints import save_checkpoint
 from vaswani_plugin.figures.rescoring import Lists, load_scorer, search_weights
 from vaswani_plugin.inference.checkpoints import load_checkpoint
 
+pytestmark = ancestors
 LSTM = ("--arch", "vaswani_seq2seq_lstm_tiny", "--d-model", "16")
 SENTENCES = 14
 

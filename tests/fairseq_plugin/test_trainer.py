@@ -7,6 +7,7 @@ import pytest
 from fairseq_flags import training_config
 
 import vaswani_plugin
+from tests.conftest import ancestors
 from vaswani_plugin.fairseq_plugin import trainer
 from vaswani_plugin.fairseq_plugin.defaults import report
 from vaswani_plugin.fairseq_plugin.patches.distribution import TORCHRUN_VARIABLES
@@ -47,6 +48,7 @@ def test_torchruns_workers_train_together_or_not(monkeypatch):
         VaswaniTrainer(training_config("--arch", "vaswani_debug"))
 
 
+@ancestors
 def test_the_report_of_a_training():
     flags = ("--arch", "vaswani_base", "--max-tokens", "4000", "--adam-eps", "1e-8")
     flags += ("--distributed-world-size", "2", "--update-freq", "3")

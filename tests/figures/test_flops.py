@@ -6,6 +6,7 @@ from model_factory import SIZES, make_model, make_task, random_batch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.conftest import ancestors
 from vaswani_plugin.figures.flops import TRAINING_PASSES, forward_flops
 from vaswani_plugin.model.families import TRANSLATOR, row_of
 
@@ -34,6 +35,7 @@ def test_a_transformer_by_hand(shape):
     assert count("vaswani_b_dk16", shape) == transformer(*shape, 100, **heads)
 
 
+@ancestors
 def test_the_others_by_hand():
     d, units = 192, 4 * 192
     reading, writing = 2 * 2 * 4 * 96 * (d + 96), units * 2 * d * 2  # two ways, two layers each

@@ -15,11 +15,12 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.checkpoints import save_safetensors
 from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.language_model import LanguageModel
+from vaswani_plugin.model.families import ELSEWHERE
 from vaswani_plugin.text.settings import TextSettings
 
 KINDS = {
     **{"ours": toy.OURS, "window": (*toy.OURS, "--attention-window", "3")},
-    **{"one-layer": toy.ONE_LAYER, "our-lstm": toy.OUR_LSTM},
+    **({"one-layer": toy.ONE_LAYER, "our-lstm": toy.OUR_LSTM} if ELSEWHERE else {}),
 }
 TEXTS = [*toy.make_lines(12, 5), "", "ba", "ba zzz\nbe bi", " ".join(toy.WORDS)]
 

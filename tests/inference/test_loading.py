@@ -6,9 +6,10 @@ import pytest
 import torch
 from toy_bundle import POSITIONS, load_by_fairseq, write_toy_bundle
 
+from tests.conftest import ancestors
 from vaswani_plugin.export.checkpoints import save_safetensors
-from vaswani_plugin.inference.bundle import Bundle, ForeignModel
-from vaswani_plugin.inference.checkpoints import load_checkpoint, make_model
+from vaswani_plugin.inference.bundle import Bundle
+from vaswani_plugin.inference.checkpoints import ForeignModel, load_checkpoint, make_model
 from vaswani_plugin.model.families import families, family_of
 from vaswani_plugin.search.models import TransformerModel
 from vaswani_plugin.text.dictionary import Dictionary
@@ -149,7 +150,7 @@ def test_another_dictionary_is_refused(changed):
         *((model, {}) for model in dict.fromkeys(family.model for family in families())),
         *(("vaswani_transformer", {"initial_weights": name}) for name in ("xavier", "normal")),
         ("vaswani_transformer", {"positions": "learned", "next_word": True}),
-        ("vaswani_attention_lstm", {"attention": "additive"}),
+        pytest.param("vaswani_attention_lstm", {"attention": "additive"}, marks=ancestors),
     ],
 )
 def test_no_initial_weights_are_drawn(model, changes):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from toy_parser import FLAGS, TESTED, TREES, write_parser_bundle
 
+from tests.conftest import ancestors
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.parsing import ParsedSentence, Parser
 from vaswani_plugin.text.linearization import linearize
@@ -116,6 +117,7 @@ def test_types_by_their_names(folder):
             Parser.from_pretrained(folder, dtype=wrong)
 
 
+@ancestors
 def test_a_recurrent_model_parses_too(tmp_path):
     arch = ("--arch", "vaswani_attention_lstm", "--d-model", "16", "--layers", "1")
     flags = ("--task", "vaswani_parsing", *arch, "--share-embeddings", "none")

@@ -13,7 +13,7 @@ from model_factory import attention_weights
 from search_setup import make_sample
 from toy_bundle import POSITIONS, SENTENCES, load_by_fairseq, write_toy_bundle
 
-from tests.conftest import REPO
+from tests.conftest import REPO, ancestors
 from vaswani_plugin import Translator
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
@@ -28,7 +28,7 @@ UNUSED = {"fairseq", "torch._dynamo", "ctranslate2", "onnxruntime", "starlette",
 UNUSED |= {"jinja2", "safetensors"}
 OURS = "serving figures export fairseq_plugin inference.completion text.trees text.coding"
 OURS += " ancestors modules.parser model.architectures inference.attention kernels.fused_loss"
-OURS += " search.plain_models search.well_formed"
+OURS += " search.text_models search.well_formed"
 UNUSED |= {f"vaswani_plugin.{name}" for name in OURS.split()}
 """What a translation does not import."""
 LSTM = ("--arch", "vaswani_attention_lstm_tiny", "--d-model", "16", "--share-embeddings", "none")
@@ -40,9 +40,9 @@ def lstm(tmp_path_factory):
     return write_toy_bundle(tmp_path_factory.mktemp("lstm"), model=LSTM)
 
 
-@pytest.fixture(scope="module", params=["transformer", "lstm"])
-def translator(request, toy_bundle, lstm):
-    return Translator.from_pretrained(toy_bundle if request.param == "transformer" else lstm)
+@pytest.fixture(scope="module", params=["toy_bundle", pytest.param("lstm", marks=ancestors)])
+def translator(request):
+    return Translator.from_pretrained(request.getfixturevalue(request.param))
 
 
 def by_fairseq(folder, translator, source, target):
@@ -110,6 +110,7 @@ def test_attention_is_that_of_a_full_pass(translator):
     assert translator.attention("\u0e01 bird", "\u0e01 pear \u0e02").unknown == (1, 2)
 
 
+@ancestors
 def test_a_recurrent_ancestor_translates_as_its_fairseq_model_does(lstm):
     """Our search over `modules` finds what fairseq's generator finds over the registered model."""
     model, task = load_by_fairseq(lstm)

@@ -15,10 +15,11 @@ from hydra import compose, initialize_config_dir
 from model_factory import make_dictionary
 from omegaconf import DictConfig, OmegaConf
 
+from tests.conftest import ancestors
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.model.architectures import ARCHITECTURES
-from vaswani_plugin.model.families import LANGUAGE_MODEL, TRANSLATOR, families, family_of
+from vaswani_plugin.model.families import ELSEWHERE, LANGUAGE_MODEL, TRANSLATOR, families, family_of
 from vaswani_plugin.modules.embedding import LearnedPositions, SinusoidalPositions
 
 ROWS_OF_THE_MATRIX = 40_960
@@ -128,7 +129,11 @@ def hydra_configuration(name: str, *overrides: str) -> DictConfig:
         return compose(training, [f"model={name}", "task.data=unused", *overrides])
 
 
-WITH_A_FILE = sorted(path.stem for path in (HYDRA_CONFIGS / "model").glob("*.yaml"))
+WITH_A_FILE = sorted(
+    name
+    for name in (path.stem for path in (HYDRA_CONFIGS / "model").glob("*.yaml"))
+    if ELSEWHERE or name in WITH_THEIR_FAMILIES
+)
 
 
 @pytest.mark.parametrize("name", WITH_A_FILE)
@@ -184,6 +189,7 @@ def test_with_no_other_flag_the_run_is_the_paper():
     assert training_config(*flags).lr_scheduler.d_model == 96  # the schedule reads the width
 
 
+@ancestors
 def test_recurrent_models_clip_gradients_unless_told_otherwise():
     lstm = ("--task", "vaswani_language_modeling", "--arch", "vaswani_lm_lstm_tiny")
     for flags, norm in (((), 0.25), (("--clip-norm", "3"), 3.0), (("--clip-norm", "0"), 0.0)):

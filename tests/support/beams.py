@@ -5,7 +5,7 @@ from model_factory import make_model, plain_transformer
 from reference_weights import default_dtype, shake
 from tree_models import make_dictionaries, make_parsing_task
 
-from vaswani_plugin.search.plain_models import CachedBeams
+from vaswani_plugin.search.models import CachedBeams
 
 EXACT = {"atol": 1e-10, "rtol": 0}
 

@@ -1,4 +1,4 @@
-"""The recurrent and one-layer models as a search takes them; see `search/plain_models.py`.
+"""The recurrent and one-layer models as a search takes them; see `search/models.py`.
 
 A recurrent model's step reads one token, from the states so far. The one-layer model reads the
 whole text again.
@@ -20,8 +20,8 @@ from vaswani_plugin.ancestors.recurrent import (
 )
 from vaswani_plugin.ancestors.recurrent_language_model import RecurrentLanguageModel
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.search.models import Beams, EncoderDecoderModel, Sources, Start
-from vaswani_plugin.search.plain_models import RowBeams, TextModel
+from vaswani_plugin.search.models import Beams, EncoderDecoderModel, RowBeams, Sources, Start
+from vaswani_plugin.search.text_models import TextModel
 
 
 class RecurrentSearched(EncoderDecoderModel):

@@ -35,7 +35,7 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
 
-from vaswani_plugin.errors import UserError
+from vaswani_plugin.errors import UserError, optional
 from vaswani_plugin.export.checkpoints import shared_owners
 from vaswani_plugin.export.exported_model import (
     SIDES,
@@ -53,7 +53,6 @@ from vaswani_plugin.export.huggingface_tokenizer import (
     tokenizer_config,
 )
 from vaswani_plugin.export.model_card import front_matter
-from vaswani_plugin.inference.bundle import optional
 from vaswani_plugin.inference.language_model import MAX_NEW_TOKENS
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.transformer import EncoderDecoder, LanguageModel

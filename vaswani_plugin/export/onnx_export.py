@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vaswani_plugin.errors import UserError
+from vaswani_plugin.errors import UserError, optional
 from vaswani_plugin.export.exported_model import (
     copy_bundle_files,
     new_folder,
@@ -27,7 +27,6 @@ from vaswani_plugin.export.exported_model import (
     require_equal,
 )
 from vaswani_plugin.export.huggingface_export import generation_config, marian_config
-from vaswani_plugin.inference.bundle import optional
 from vaswani_plugin.inference.onnx_engine import (
     DECODER,
     DECODER_WITH_PAST,

@@ -30,11 +30,10 @@ from vaswani_plugin.export.exported_model import (
     require_finite,
     to_fairseq_weights,
 )
-from vaswani_plugin.inference.bundle import TASK
 from vaswani_plugin.inference.checkpoints import DIGESTS, TASKS, Checkpoint, load_checkpoint, naming
 from vaswani_plugin.model.build import WithoutInitialWeights
 from vaswani_plugin.model.configuration import Configuration, flag
-from vaswani_plugin.model.families import TRANSFORMER, TRANSLATOR, family_of
+from vaswani_plugin.model.families import TRANSFORMER, TRANSLATION, TRANSLATOR, family_of
 from vaswani_plugin.model.sizes import Rows, build_sizes
 from vaswani_plugin.modules.embedding import sinusoids
 from vaswani_plugin.text.dictionary import PAD, Dictionary, dictionary_name
@@ -290,7 +289,7 @@ def import_stock(
         source, target = map(Dictionary.load, paths)
         weights = import_weights(state, options, source, target)
     task = {**found, **{name: config[name] for name in config if name.endswith("_positions")}}
-    task |= {"_name": TASK, "source_lang": languages[0], "target_lang": languages[1]}
+    task |= {"_name": TRANSLATION, "source_lang": languages[0], "target_lang": languages[1]}
     task["data"] = str(data_bin)
     digests = {"source": source.digest(), "target": target.digest()}
     model, updates = {"_name": TRANSFORMER, **config}, updates_of(state) or 0

@@ -16,9 +16,8 @@ from torch import Tensor
 
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniDecoder
 from vaswani_plugin.model.build import packing
-from vaswani_plugin.search.models import Beams, Dictionary, Sources, Start
+from vaswani_plugin.search.models import Beams, Dictionary, RowBeams, Sources, Start
 from vaswani_plugin.search.options import SearchOptions
-from vaswani_plugin.search.plain_models import RowBeams
 from vaswani_plugin.search.search import Constraint, Search, Step
 
 

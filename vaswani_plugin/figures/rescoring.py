@@ -27,6 +27,7 @@ from vaswani_plugin.inference.checkpoints import load_model
 from vaswani_plugin.inference.search_engine import SearchEngine
 from vaswani_plugin.inference.texts import batches_by_length
 from vaswani_plugin.metrics.segments import first_gap
+from vaswani_plugin.text import bpe
 from vaswani_plugin.text.bpe import join_bpe
 from vaswani_plugin.text.dictionary import dictionary_names, plain_units
 from vaswani_plugin.text.languages import languages_of
@@ -78,8 +79,6 @@ class Lists:
         self.count = len(lists)
         split: Callable[[str], str] = str  # of words into subwords
         if codes is not None:
-            from vaswani_plugin.text import bpe
-
             split = bpe.make_encoder(str(codes))
         self.sources = [plain_units(split(line)) for line in self._lines_for(sources)]
         self.references = list(map(self._lines_for, references or []))

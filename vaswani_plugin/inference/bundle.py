@@ -7,9 +7,7 @@ needs no torch, whose import takes a second, and a bundle for CTranslate2 needs 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from vaswani_plugin.errors import UserError
@@ -20,9 +18,8 @@ from vaswani_plugin.text.settings import (
     ONNX_ENCODER,
     AnySettings,
     Settings,
-    TextSettings,
-    TreeSettings,
     weights_path,
+    wrong_kind,
 )
 
 if TYPE_CHECKING:
@@ -32,33 +29,6 @@ if TYPE_CHECKING:
     from vaswani_plugin.inference.checkpoints import Loaded
     from vaswani_plugin.inference.texts import Hypothesis, Tokens
     from vaswani_plugin.search.options import SearchOptions
-
-TASK = "vaswani_translation"
-PARSING_TASK = "vaswani_parsing"
-KINDS = {
-    Settings: ("a translation model", "vaswani translate (Translator in Python)"),
-    TextSettings: ("a language model", "vaswani complete, lm, summarize (LanguageModel in Python)"),
-    TreeSettings: ("a parser", "vaswani parse (Parser in Python)"),
-}
-"""For each type of settings: what its bundle holds, and what reads it."""
-
-
-def wrong_kind(found: str, held: type[AnySettings], needed: type[AnySettings]) -> UserError:
-    """The error where `found`, a file or folder, holds a model of another kind of settings."""
-    name, readers = KINDS[held]
-    return UserError(
-        f"{found} holds {name}, and {KINDS[needed][0]} is needed here: {name} is for {readers}"
-    )
-
-
-class ForeignModel(UserError):
-    """A checkpoint with a model that only fairseq builds; `reason` names the file and the model."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(
-            f"{reason}, which only fairseq builds: fairseq-interactive translates with it, "
-            "fairseq-eval-lm scores by it, and `vaswani import` takes fairseq's own Transformer"
-        )
 
 
 @dataclass(frozen=True)
@@ -147,14 +117,6 @@ class Engine(Protocol):
         """The weights of every layer and head; a `UserError` where there are none to show."""
 
 
-def optional(module: str, packages: str) -> ModuleType:
-    """Import an optional dependency; a `UserError` names the packages to install."""
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise UserError(f"{module} is not installed ({error}): pip install {packages}") from error
-
-
 ENGINES = ("torch", "ctranslate2", "onnxruntime")
 MADE_FOR = {"ctranslate2": CTRANSLATE2_MODEL, "onnxruntime": ONNX_ENCODER}
 """The file by which a bundle for this engine is known."""
@@ -194,7 +156,7 @@ def load_engine(
             )
         from vaswani_plugin.inference.onnx_engine import OnnxEngine
 
-        return OnnxEngine(bundle, threads)
+        return OnnxEngine(bundle.folder, bundle.pipeline.settings.dictionaries(), threads)
     from vaswani_plugin.inference.search_engine import TorchEngine
 
     return TorchEngine(bundle.load_model(), device, dtype, threads)

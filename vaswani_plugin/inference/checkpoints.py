@@ -25,12 +25,25 @@ import torch
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import PARSING_TASK, TASK, ForeignModel, wrong_kind
 from vaswani_plugin.model.build import WithoutInitialWeights, accelerated
-from vaswani_plugin.model.families import TRANSFORMER, Family, family_of
+from vaswani_plugin.model.families import (
+    LANGUAGE_MODELING,
+    PARSING,
+    TRANSFORMER,
+    TRANSLATION,
+    Family,
+    family_of,
+)
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.lines import read_json
-from vaswani_plugin.text.settings import CONFIG, AnySettings, Settings, TextSettings, TreeSettings
+from vaswani_plugin.text.settings import (
+    CONFIG,
+    AnySettings,
+    Settings,
+    TextSettings,
+    TreeSettings,
+    wrong_kind,
+)
 
 Checkpoint = dict[str, Any]
 
@@ -146,11 +159,21 @@ def _load_safetensors(path: Path) -> Checkpoint:
 DIGESTS = "dictionary_sha256"
 """Where a task's part of a checkpoint has the digests of its dictionaries, by side."""
 TASKS: dict[type[AnySettings], tuple[str, ...]] = {
-    Settings: (TASK, "translation"),
-    TreeSettings: (PARSING_TASK,),
-    TextSettings: ("vaswani_language_modeling", "language_modeling"),
+    Settings: (TRANSLATION, "translation"),
+    TreeSettings: (PARSING,),
+    TextSettings: (LANGUAGE_MODELING, "language_modeling"),
 }
 """The tasks that train the model of a bundle, by the type of its settings."""
+
+
+class ForeignModel(UserError):
+    """A checkpoint with a model that only fairseq builds; `reason` names the file and the model."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"{reason}, which only fairseq builds: fairseq-interactive translates with it, "
+            "fairseq-eval-lm scores by it, and `vaswani import` takes fairseq's own Transformer"
+        )
 
 
 class Loaded(NamedTuple):

@@ -21,9 +21,8 @@ from weakref import WeakSet
 
 import numpy as np
 
-from vaswani_plugin.errors import UserError
+from vaswani_plugin.errors import UserError, optional
 from vaswani_plugin.inference.attention import RawAttention
-from vaswani_plugin.inference.bundle import optional
 from vaswani_plugin.inference.texts import Hypothesis, Tokens
 from vaswani_plugin.processor import has_vnni, instructions
 from vaswani_plugin.search.options import PAPER_DECODING, SearchOptions, length_penalty

@@ -41,7 +41,7 @@ from vaswani_plugin.inference.texts import (
 from vaswani_plugin.metrics.perplexity import result
 from vaswani_plugin.metrics.scored_text import count_represented, number_by
 from vaswani_plugin.search.options import Options, SearchOptions, require_choice, takes_options
-from vaswani_plugin.search.plain_models import TextModel
+from vaswani_plugin.search.text_models import TextModel
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.raw_text import check_text
 from vaswani_plugin.text.settings import TextSettings

@@ -7,14 +7,14 @@ Axes: B sentences, W beams, R = B W rows, S source length, T target length, D d_
 V vocabulary.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from vaswani_plugin.errors import UserError
+from vaswani_plugin.errors import UserError, optional
 from vaswani_plugin.inference.attention import RawAttention
-from vaswani_plugin.inference.bundle import Bundle, optional
 from vaswani_plugin.inference.search_engine import SearchEngine
 from vaswani_plugin.inference.texts import Tokens
 from vaswani_plugin.search.models import EncoderDecoderModel, Start, all_rows, chosen_rows
@@ -152,8 +152,8 @@ def _select(tensors: dict[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
 class OnnxEngine(SearchEngine):
     """Our `Engine` over onnxruntime: all options of our search, on the CPU."""
 
-    def __init__(self, bundle: Bundle, threads: int | None = None) -> None:
-        folder, names = bundle.folder, bundle.pipeline.settings.dictionaries()
+    def __init__(self, folder: Path, names: Mapping[str, str], threads: int | None = None) -> None:
+        """Load a bundle's graphs and its dictionaries, whose names are by side."""
         source, target = (Dictionary.load(folder / names[side]) for side in ("source", "target"))
         threads = threads or torch.get_num_threads()
         model = OnnxTransformer(folder, source.pad(), threads)

@@ -96,7 +96,7 @@ LANGUAGE_MODEL = Family(
     Configuration,
     table=_ROWS + "LANGUAGE_MODELS",
     builder=_BUILD + "build_language_model",
-    adapter="vaswani_plugin.search.plain_models:TextModel",
+    adapter="vaswani_plugin.search.text_models:TextModel",
     registration=_FAIRSEQ + "language_models",
     without=("encoder_layers", "share_embeddings", "next_word", "max_source_positions"),
 )

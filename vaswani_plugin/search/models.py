@@ -2,10 +2,11 @@
 
 A search encodes the sources (`prepare` and `start`), appends a token to every hypothesis (`step`),
 reads the next token's logits, and keeps the sentences that go on (`keep`). A Transformer answers by
-its own `forward`: with the leaves and the cache of `kernels` where these are proven, or else by
-`plain_models.py` with a plain cache. That has language models, too.
+its own `forward`: with the leaves and the cache of `kernels` where these are proven, or else with
+a plain cache. `text_models.py` has language models.
 
-Axes: B sentences, W beams, R = B W rows, S source length, T tokens so far, V vocabulary.
+Axes: B sentences, W beams, R = B W rows, S source length, T tokens so far, D d_model,
+V vocabulary.
 """
 
 import math
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.model.build import SizedDictionary, has_search_shortcuts, packing
+from vaswani_plugin.modules.cache import Cache
 from vaswani_plugin.modules.transformer import EncoderDecoder, Memory
 from vaswani_plugin.processor import runs_on_host
 
@@ -142,6 +144,71 @@ class EncoderDecoderModel(ABC):
         """See `Model`."""
 
 
+def all_rows(sentences: Tensor, width: int) -> Tensor:
+    """Return all rows of some sentences (B',) that have `width` rows each, (B' W,)."""
+    inside = torch.arange(width, device=sentences.device)
+    return (sentences[:, None] * width + inside).flatten()
+
+
+def chosen_rows(places: Tensor, width: int) -> Tensor:
+    """Return rows of each sentence as (B W',), given their places in it (B, W') and W."""
+    first = torch.arange(len(places), device=places.device)[:, None] * width
+    return (places + first).flatten()
+
+
+class RowBeams(ABC):
+    """The part of `Beams` that all models share which have a row for each hypothesis."""
+
+    beams = 1  # of the latest step
+    features: Tensor  # of the next token, (R, D)
+    project: Callable[[Tensor], Tensor]  # (..., D) -> logits (..., V)
+
+    def logits(self, sentences: slice) -> Tensor:
+        """See `Beams`."""
+        return self.project(self.features.unflatten(0, (-1, self.beams))[sentences])
+
+    def follow(self, tokens: Tensor, parents: Tensor | None) -> None:
+        """Take the rows of the hypotheses that the next tokens continue; see `Beams.step`."""
+        if parents is not None:
+            self.select_rows(chosen_rows(parents, self.beams))
+        self.beams = tokens.size(1)
+
+    def keep(self, sentences: Tensor) -> None:
+        """See `Beams`."""
+        self.select_rows(all_rows(sentences, self.beams))
+
+    @abstractmethod
+    def select_rows(self, rows: Tensor) -> None:
+        """Replace the rows (R,) of all tensors by the rows of these numbers, (R',)."""
+
+
+class CachedBeams(RowBeams):
+    """`Beams` by the decoder's own `forward`, which caches keys and values."""
+
+    def __init__(self, model: EncoderDecoder, memory: Memory, with_attention: bool) -> None:
+        self.model, self.memory, self.project = model, memory, model.decoder.project
+        self.layer = len(model.decoder.layers) - 1 if with_attention else None
+        self.cache = Cache()
+        self.history = memory.features.new_empty(len(memory.features), 0, dtype=torch.long)
+
+    def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
+        """See `Beams`; the attention is that of the last layer, the mean of its heads."""
+        self.follow(tokens, parents)
+        self.history = torch.cat((self.history, tokens.reshape(-1, 1)), dim=1)  # (R, T)
+        output = self.model.decode(
+            self.history, self.memory, self.cache, right_padded=True, alignment_layer=self.layer
+        )
+        self.features = output.features[:, -1]  # (R, D)
+        if self.layer is None:
+            return None
+        return output.cross_weights[0].mean(dim=1)[:, -1].unflatten(0, (-1, self.beams))
+
+    def select_rows(self, rows: Tensor) -> None:
+        """See `RowBeams`."""
+        self.memory, self.history = self.memory.select(rows), self.history.index_select(0, rows)
+        self.cache.select(rows)
+
+
 class TransformerModel(EncoderDecoderModel):
     """A Transformer of `modules` for searches, in evaluation mode."""
 
@@ -158,8 +225,6 @@ class TransformerModel(EncoderDecoderModel):
             memory = self.encode(sources)
             if packed:
                 return packed.start(memory, beam, with_attention)
-            from vaswani_plugin.search.plain_models import CachedBeams
-
             return CachedBeams(self.model, memory, with_attention)
 
         return start, packed is not None
@@ -185,18 +250,6 @@ def padded(
     filled = ((row, [pad] * (longest - len(row))) for row in rows)
     whole = [[*more, *row] if on_the_left else [*row, *more] for row, more in filled]
     return torch.tensor(whole, dtype=torch.long, device=device)
-
-
-def all_rows(sentences: Tensor, width: int) -> Tensor:
-    """Return all rows of some sentences (B',) that have `width` rows each, (B' W,)."""
-    inside = torch.arange(width, device=sentences.device)
-    return (sentences[:, None] * width + inside).flatten()
-
-
-def chosen_rows(places: Tensor, width: int) -> Tensor:
-    """Return rows of each sentence as (B W',), given their places in it (B, W') and W."""
-    first = torch.arange(len(places), device=places.device)[:, None] * width
-    return (places + first).flatten()
 
 
 class Ensemble:

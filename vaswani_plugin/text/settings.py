@@ -201,3 +201,19 @@ def settings_from(content: dict[str, Any], kind: type[AnySettings] = Settings) -
         kinds = f"subwords is {settings.subwords}, codes {settings.codes}"
         raise UserError(f"{kinds}: give both or neither")
     return settings
+
+
+KINDS = {
+    Settings: ("a translation model", "vaswani translate (Translator in Python)"),
+    TextSettings: ("a language model", "vaswani complete, lm, summarize (LanguageModel in Python)"),
+    TreeSettings: ("a parser", "vaswani parse (Parser in Python)"),
+}
+"""For each type of settings: what its bundle holds, and what reads it."""
+
+
+def wrong_kind(found: str, held: type[AnySettings], needed: type[AnySettings]) -> UserError:
+    """The error where `found`, a file or folder, holds a model of another kind of settings."""
+    name, readers = KINDS[held]
+    return UserError(
+        f"{found} holds {name}, and {KINDS[needed][0]} is needed here: {name} is for {readers}"
+    )
