@@ -15,6 +15,7 @@ from toy_bundle import POSITIONS, SENTENCES, write_toy_bundle
 
 from tests.conftest import fairseq_environment
 from tests.support.commands import vaswani
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.ctranslate2_export import export_to_ctranslate2
 from vaswani_plugin.export.onnx_export import export_to_onnx
 from vaswani_plugin.inference import ctranslate2_engine
@@ -224,7 +225,7 @@ def test_ctranslate2_starts_without_torch(bundle, folders, open_export, tmp_path
 def test_ctranslate2_is_asked_for_its_gpu(folders, open_export, monkeypatch, has_gpu, device):
     """PyTorch may see another one, or none."""
     open_export("ctranslate2")
-    asked = Mock(side_effect=ValueError("this is enough"))
+    asked = Mock(side_effect=UserError("this is enough"))
     monkeypatch.setattr(ctranslate2_engine, "has_gpu", lambda: has_gpu)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: not has_gpu)
     monkeypatch.setattr(Translator, "from_pretrained", asked)
