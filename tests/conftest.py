@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -30,6 +31,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PLUGIN = REPO / "vaswani_plugin"
 ancestors = pytest.mark.skipif(not ELSEWHERE, reason="a copy without the folder ancestors/")
+PATIENCE = 300_000  # milliseconds that a page may take on a busy machine
 TOY_SENTENCES = {"train": 60, "valid": 20, "test": 60}  # 60 and 20 are no multiples of 8
 
 # Variables by which torchrun, Slurm or a user's shell would change what a test starts.
@@ -167,4 +169,11 @@ def chromium():
     if program is None:
         pytest.skip("no Chromium on this machine (apt-get install chromium): the page is unseen")
     with api.sync_playwright() as started:
-        yield started.chromium.launch(executable_path=program)
+        browser = started.chromium.launch(executable_path=program, timeout=PATIENCE)
+
+        def new_page(**options):
+            page = browser.new_page(**options)
+            page.set_default_timeout(PATIENCE)
+            return page
+
+        yield SimpleNamespace(new_page=new_page)

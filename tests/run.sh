@@ -18,10 +18,10 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 VASWANI_GROUPS="test" source "$root/recipes/lib/env.sh"
 
 # Under 90 seconds on two cores: the paper's modules, what makes a model of them, the Python
-# interface of translation, and the rules of the house. The searches, recipes, commands and trainings
-# are left to the full run.
+# interface of translation, the beam search beside a plain one, and the rules of the house. Recipes,
+# commands and trainings are left to the full run.
 quick=(tests/{modules,model,kernels,figures} tests/fairseq_plugin/test_*.py tests/inference/test_translator.py
-  tests/test_imports.py tests/docs/test_pages.py)
+  tests/search/test_beam_search.py::test_narrow_beam_is_the_plain_search tests/test_imports.py tests/docs/test_pages.py)
 
 fast=
 if [[ "${1:-}" == --fast ]]; then

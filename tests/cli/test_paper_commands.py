@@ -27,6 +27,19 @@ PRINTED = {  # Table 3, last column, in millions
     "vaswani_big": 213,
     "vaswani_seq2seq_lstm": 384,  # Sutskever et al. (2014), section 3.4
 }
+TABLE_2 = """\
+ByteNet                     23.75  -      -       -
+Deep-Att + PosUnk           -      39.2   -       1.0e20
+GNMT + RL                   24.6   39.92  2.3e19  1.4e20
+ConvS2S                     25.16  40.46  9.6e18  1.5e20
+MoE                         26.03  40.56  2.0e19  1.2e20
+Deep-Att + PosUnk, ensemble -      40.4   -       8.0e20
+GNMT + RL, ensemble         26.30  41.16  1.8e20  1.1e21
+ConvS2S, ensemble           26.36  41.29  7.7e19  1.2e21
+Transformer (base)          27.3   38.1   3.3e18  -
+Transformer (big)           28.4   41.8   2.3e19  -
+"""
+FOOTNOTE_5 = {"K80": 2.8, "K40": 3.7, "M40": 6.0, "P100": 9.5}
 
 
 def as_json(*arguments: object) -> dict:
@@ -97,6 +110,15 @@ def test_the_papers_costs() -> None:
         name, _, value = flag.partition("=")
         assert f"argument {name}: {value}: must be {rule}" in vaswani("cost", flag).err
     assert "= at most 3.56e+18 FLOPs" in vaswani("cost", "--hours", 1, "--device", "H100").out
+
+
+def test_table_2_and_the_rates_as_printed() -> None:
+    found = as_json("cost")
+    rows = [line.rsplit(maxsplit=4) for line in TABLE_2.splitlines()]
+    printed = [[name, *(None if v == "-" else float(v) for v in cells)] for name, *cells in rows]
+    assert [list(row.values())[:5] for row in found["table_2"]] == printed
+    rates = {d["name"]: d["teraflops"] for d in found["devices"] if d["kind"] == "sustained"}
+    assert rates == FOOTNOTE_5
 
 
 def test_the_cost_of_an_architecture_by_counting() -> None:

@@ -189,6 +189,34 @@ def test_the_oracle_and_the_search_beside_enumeration(tmp_path, seed):
     assert lists.bleu(lists.best(lists.scores(weights))) == pytest.approx(found)
 
 
+class Peak:
+    """Lists whose BLEU is a cone over the weights of "told" and "words", in standard deviations."""
+
+    def __init__(self, *place: float) -> None:
+        self.place, self.deviations = place, {"score": 0.5, "told": 2.0, "words": 4.0}
+        self.features = {n: np.array([-s, s]) for n, s in self.deviations.items()}
+        self.scores = self.best = lambda weights: weights
+
+    def bleu(self, weights: dict[str, float]) -> float:
+        held = {n: self.deviations[n] * weight for n, weight in weights.items()}
+        assert sum(held.values()) - held["words"] == pytest.approx(1)
+        return 99 - abs(held.get("told", 0) - self.place[0]) - abs(held["words"] - self.place[1])
+
+
+@pytest.mark.parametrize(
+    ("place", "found"),  # steps of 0.05 and 0.1; around the best point, of a tenth of that
+    [((0.333, -0.277), (0.335, -0.28)), ((2, 9), (1, 1.1)), ((-2, -9), (0, -1.1))],
+)
+def test_the_grid_of_weights(place, found):
+    score, told, words = (1 - found[0]) / 0.5, found[0] / 2, found[1] / 4
+    total = abs(score) + abs(told) + abs(words)
+    weights = search_weights(Peak(*place), ["score", "told", "words"])
+    assert list(weights.values()) == pytest.approx([score / total, told / total, words / total])
+    flat = Peak(0, 0)
+    flat.bleu = lambda weights: 7.0
+    assert search_weights(flat, ["score", "words"]) == {"score": 1, "words": 0}
+
+
 FAULTS = {
     "line 6: must be ID |||": (5, "no list at all"),
     "line 6: must be ID ||| HYPOTHESIS |||": (5, "3 ||| a ||| F= 1 ||| 1.2.3"),

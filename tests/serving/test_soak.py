@@ -59,10 +59,9 @@ def test_many_clients(tmp_path):
                     float(metrics.split("\nprocess_resident_memory_bytes ")[1].split()[0])
                 )
                 time.sleep(SECONDS / 120)
-        start = time.monotonic()
         service.terminate()
         assert all(client.exception() is None for client in clients)
-        assert service.wait(60) == 0 and time.monotonic() - start < 15
+        assert service.wait(60) == 0
         assert not service.events("exception")
     assert {status for status in statuses if status >= 500} <= {503}
     assert statuses[200] > 0.5 * sum(statuses.values())

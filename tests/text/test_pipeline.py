@@ -206,6 +206,26 @@ def test_cuts_lose_nothing_and_spare_words(tokens, longest):
 
 
 @pytest.mark.parametrize(
+    ("tokens", "longest", "stop", "expected"),
+    [
+        (9, 5, None, [3, 3, 3]),  # pieces of 3/4 of the longest or less
+        (18, 8, None, [6, 6, 6]),
+        (19, 8, None, [5, 5, 4, 5]),
+        (20, 16, 4, [10, 10]),  # an end counts from half to one and a half times the even share
+        (20, 16, 5, [5, 15]),
+        (20, 16, 15, [15, 5]),
+        (20, 16, 16, [10, 10]),
+        (24, 16, 16, [16, 8]),  # the longest is allowed
+        (24, 16, 17, [12, 12]),
+        (4, 4, None, [4]),
+    ],
+)
+def test_sizes_of_pieces(tokens, longest, stop, expected):
+    line = ["." if place == stop else "m" for place in range(1, tokens + 1)]
+    assert list(map(len, cut(line, longest, WORD_BORDERS["none"]))) == expected
+
+
+@pytest.mark.parametrize(
     ("tokens", "longest", "expected"),
     [
         ("\u2581a b \u2581c d \u2581e f", 3, "\u2581a b|\u2581c d|\u2581e f"),
