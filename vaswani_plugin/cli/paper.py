@@ -84,7 +84,7 @@ def cost(
     *,
     hours: Annotated[float, non_negative, "H"] | None = None,
     devices: Count = 1,
-    device: Annotated[str, [*DEVICES]] | None = None,
+    device: Annotated[str | None, [*DEVICES]] = None,
     teraflops: Annotated[float, positive, "T"] | None = None,
     arch: Annotated[str, "NAME"] | None = None,
     vocab: Size = PAPER_VOCABULARY,
