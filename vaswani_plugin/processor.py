@@ -15,7 +15,7 @@ def runs_on_host(device: Any) -> bool:
     cost less than a few that compute more than needed. On any other device the host runs ahead of
     the computation, and reading a value makes the host wait.
     """
-    return device.type == "cpu"
+    return bool(device.type == "cpu")
 
 
 @cache

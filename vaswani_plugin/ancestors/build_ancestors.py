@@ -1,6 +1,7 @@
 """Builds the models before and beside the Transformer: configuration in, modules out."""
 
 from functools import partial
+from typing import Any
 
 from torch import nn
 
@@ -27,7 +28,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.model.build import SizedDictionary, shared_embeddings
 from vaswani_plugin.modules.embedding import Embedding, SinusoidalPositions
 
-ATTENTIONS = {
+ATTENTIONS: dict[str, Any] = {
     "dot": DotAttention,
     "scaled-dot": partial(DotAttention, scaled=True),
     "additive": AdditiveAttention,
@@ -82,7 +83,8 @@ def build_recurrent(
     def embedding(dictionary: SizedDictionary) -> nn.Embedding:
         return nn.Embedding(len(dictionary), cfg.d_model, dictionary.pad())
 
-    of_source, *of_target = shared_embeddings(cfg.share_embeddings, source, target, embedding)
+    tables = shared_embeddings(cfg.share_embeddings, source, target, embedding)
+    of_source, of_target, projection = tables
     sizes = cfg.d_model, cfg.layers, cfg.dropout
     if isinstance(cfg, AttentionLSTMConfiguration):
         if cfg.attention == "none" and cfg.input_feeding:
@@ -94,5 +96,6 @@ def build_recurrent(
         assert isinstance(cfg, Seq2SeqConfiguration)
         reads = RecurrentEncoder(*sizes, reverse=not cfg.no_reverse_source)
         writes = RecurrentDecoder(*sizes)
-    halves = encoder(of_source, reads, cfg.dropout), decoder(*of_target, writes, cfg.dropout)
+    written = decoder(of_target, projection, writes, cfg.dropout)
+    halves = encoder(of_source, reads, cfg.dropout), written
     return RecurrentEncoderDecoder(*halves, (cfg.max_source_positions, cfg.max_target_positions))

@@ -118,13 +118,14 @@ class LSTMDecoder(TargetReader, CausalDecoder):
         memory = RecurrentMemory(
             encoder_out["encoder_out"][0].transpose(0, 1),
             padding[0] if padding else None,
-            tuple(encoder_out["state"]),
+            (encoder_out["state"][0], encoder_out["state"][1]),
         )
         is_ordered = tokens.size(1) == 1 or self.right_padded
         outputs, weights, state = self.read(tokens, memory, state, fed, is_ordered)
         if incremental_state is not None:
             incremental_state[CACHE] = {
-                **{"h": state[0], "c": state[1]},
+                "h": state[0],
+                "c": state[1],
                 "output": outputs[:, -1:].transpose(0, 1),  # (1, B, D)
             }
         outputs = F.dropout(outputs, self.dropout, self.training)
@@ -182,11 +183,11 @@ class OneLayerModel(CausalLanguageModel):
     """The model of `--arch vaswani_lm_one_layer`; the lecture notes give no sizes."""
 
     @staticmethod
-    def build_decoder(cfg: OneLayerConfig, dictionary: Dictionary) -> OneLayerDecoder:
+    def build_decoder(cfg: Any, dictionary: Dictionary) -> TextDecoder:
         """See `build_one_layer`."""
         limit = text_positions(cfg)
         cfg = configuration_of(cfg, ONE_LAYER.configuration, max_target_positions=limit)
-        decoder = build_one_layer(cfg, dictionary, OneLayerDecoder)
+        decoder: Any = build_one_layer(cfg, dictionary, OneLayerDecoder)
         decoder.max_target_positions = limit
         return decoder
 
@@ -229,10 +230,11 @@ class LSTMLanguageModel(CausalLanguageModel):
     """The model of `--arch vaswani_lm_lstm`."""
 
     @staticmethod
-    def build_decoder(cfg: RecurrentLanguageModelConfig, dictionary: Dictionary) -> TextDecoder:
+    def build_decoder(cfg: Any, dictionary: Dictionary) -> TextDecoder:
         """See `build_recurrent_language_model`."""
         cfg = configuration_of(cfg, LSTM_LANGUAGE_MODEL.configuration)
-        return build_recurrent_language_model(cfg, dictionary, LSTMLanguageDecoder)
+        decoder: Any = build_recurrent_language_model(cfg, dictionary, LSTMLanguageDecoder)
+        return decoder
 
 
 for each in (SEQ2SEQ_LSTM, ATTENTION_LSTM, ONE_LAYER, LSTM_LANGUAGE_MODEL):

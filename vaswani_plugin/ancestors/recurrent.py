@@ -10,7 +10,7 @@ Axes: B batch, S source length, T target length, D units of a layer, N layers, V
 """
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -263,7 +263,7 @@ class RecurrentDecoder(nn.Module):
         for token in x.split(1, dim=1):
             fed, alpha, state = self._step(torch.cat((token, fed), -1), state, memory, padding)
             outputs.append(fed)
-            weights.append(alpha)
+            weights += [] if alpha is None else [alpha]
         return torch.cat(outputs, dim=1), torch.cat(weights, dim=1), state
 
     def _step(
@@ -302,7 +302,8 @@ class SourceReader(nn.Module):
 
     def __init__(self, embedding: nn.Embedding, layers: RecurrentEncoder, dropout: float) -> None:
         super().__init__()
-        self.padding_idx, self.dropout = embedding.padding_idx, dropout
+        self.padding_idx: Any = embedding.padding_idx
+        self.dropout = dropout
         self.embedding, self.layers = embedding, layers
 
     def read(self, tokens: Tensor, lengths: Tensor | None = None) -> RecurrentMemory:
@@ -332,7 +333,8 @@ class TargetReader(nn.Module):
         dropout: float,
     ) -> None:
         super().__init__()
-        self.padding_idx, self.dropout = embedding.padding_idx, dropout
+        self.padding_idx: Any = embedding.padding_idx
+        self.dropout = dropout
         self.embedding, self.projection, self.layers = embedding, projection, layers
 
     def read(

@@ -15,7 +15,7 @@ theirs: with Adam and rows as small as a projection wants them, the states hardl
 Axes: B batch, T words, E width of the embeddings, H units of a layer, N layers, V vocabulary.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -126,17 +126,17 @@ class RecurrentLanguageModel(nn.Module):
         self, lstm: nn.Module, x: Tensor, state: tuple[Tensor, ...] | None, lengths: Tensor | None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """One layer: x (B, T, I) -> (B, T, O), and its state, each (1, B, O)."""
-        length = x.size(1)
+        read: Any = x
         if lengths is not None:
-            x = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+            read = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
         weights = {}
         if self.training and self.dropouts.weights:
             dropped = F.dropout(getattr(lstm, RECURRENT_WEIGHT), self.dropouts.weights)
             weights[RECURRENT_WEIGHT] = dropped
-        y, state = torch.func.functional_call(lstm, weights, (x, state))
+        y, after = torch.func.functional_call(lstm, weights, (read, state))
         if lengths is not None:
-            y, _ = pad_packed_sequence(y, batch_first=True, total_length=length)
-        return y, state
+            y, _ = pad_packed_sequence(y, batch_first=True, total_length=x.size(1))
+        return y, after
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Compute the logits of each next word, (B, T, V), of texts (B, T)."""

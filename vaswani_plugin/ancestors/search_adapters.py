@@ -8,6 +8,7 @@ V vocabulary.
 """
 
 import sys
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +16,6 @@ from torch import Tensor
 from vaswani_plugin.ancestors.recurrent import (
     RecurrentEncoderDecoder,
     RecurrentMemory,
-    RecurrentOutput,
     TargetReader,
 )
 from vaswani_plugin.ancestors.recurrent_language_model import RecurrentLanguageModel
@@ -58,7 +58,7 @@ class TargetBeams(RowBeams):
 
     def __init__(self, decoder: TargetReader, memory: RecurrentMemory) -> None:
         self.decoder, self.memory, self.project = decoder, memory, decoder.project
-        self.output: RecurrentOutput | None = None
+        self.output: Any = None  # a `RecurrentOutput`
 
     def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
         """See `Beams`."""

@@ -44,7 +44,7 @@ def values_of(task: str, model: str) -> dict[str, Any]:
         # Section 5.4: smoothing "hurts perplexity", which is how language models are measured.
         values[SMOOTHING] = 0.0
     family = family_of(model)
-    return values | (family.defaults if family else {})
+    return values | dict(family.defaults if family else {})
 
 
 def values_in(cfg: DictConfig) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def task_of(arch: str) -> str | None:
 
 def report(cfg: DictConfig) -> str:
     """Report in one line which of the paper's defaults are in force and which were changed."""
-    kept, changed = [], []
+    kept, changed = list[str](), list[str]()
     for key, value in values_in(cfg).items():
         actual = OmegaConf.select(cfg, key)
         if isinstance(actual, DictConfig):

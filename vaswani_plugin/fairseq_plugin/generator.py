@@ -127,7 +127,7 @@ class ForeignBeams(RowBeams):
         self.encoder_out = encoder_out
         self.incremental = hasattr(model.decoder, "reorder_incremental_state_scripting")
         self.state: dict = {}
-        self.history: Tensor | None = None  # (R, T)
+        self.history: Any = None  # (R, T)
         for module in model.modules():
             # Some attentions of fairseq take `beam_size` consecutive rows for one sentence. Here a
             # sentence has one row at the first step. With a beam size of 1 every row is separate.

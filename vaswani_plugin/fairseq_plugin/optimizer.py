@@ -64,7 +64,7 @@ class VaswaniAdam(FairseqOptimizer):
         super().__init__(cfg)
         params, given = list(params), cfg.adam_betas
         try:
-            first, second = betas = tuple(map(float, ast.literal_eval(str(given))))
+            first, second = map(float, ast.literal_eval(str(given)))
             if not (0 <= first < 1 and 0 <= second < 1):
                 raise ValueError
         except (SyntaxError, TypeError, ValueError):
@@ -74,8 +74,10 @@ class VaswaniAdam(FairseqOptimizer):
         groups = [p["params"] if isinstance(p, dict) else [p] for p in params]
         fused = {t.device.type for g in groups for t in g} <= set(devices_of_fused_kernels())
         lr = cfg.lr[0] if isinstance(cfg.lr, Collection) else cfg.lr
-        settings = {"lr": lr, "eps": cfg.adam_eps, "weight_decay": cfg.weight_decay}
-        self._optimizer = ResumedAdamW(params, betas=betas, fused=fused or None, **settings)
+        settings: Any = {"lr": lr, "eps": cfg.adam_eps, "weight_decay": cfg.weight_decay}
+        self._optimizer = ResumedAdamW(
+            params, betas=(first, second), fused=fused or None, **settings
+        )
 
     @torch.no_grad()
     def clip_grad_norm(

@@ -102,8 +102,8 @@ def _on_signal(number: int, frame: Any) -> None:
             if stat.S_ISCHR(os.fstat(stream).st_mode) and not os.isatty(stream):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     REQUEST.code = REQUEST.code or code
-    for worker in workers:
-        os.kill(worker.pid, number)
+    for pid in (worker.pid for worker in workers if worker.pid):
+        os.kill(pid, number)
     if not (REQUEST.is_training or workers):
         raise SystemExit(code)  # there is nothing to save yet
 

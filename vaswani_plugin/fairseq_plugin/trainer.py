@@ -146,7 +146,7 @@ class VaswaniTrainer(Trainer):
 
     def _choose(self, last: Path) -> Path:
         """The checkpoint that the first worker chose, in this worker's own folder."""
-        name = save_folder.choose(last).name if self.is_data_parallel_master else None
+        name: Any = save_folder.choose(last).name if self.is_data_parallel_master else None
         if self.data_parallel_world_size > 1:
             group, device = self.data_parallel_process_group, self.device
             name = distributed_utils.broadcast_object(name, 0, group, device)
@@ -174,7 +174,8 @@ class VaswaniTrainer(Trainer):
             logged = super().train_step(samples, raise_oom or self.data_parallel_world_size > 1)
             self.nonfinite_in_a_row = 0
         except NonfiniteNorm:
-            logged = self._skip_update()
+            logged = None
+            self._skip_update()
         self.preemption.save_if_requested(self)
         return logged
 
@@ -230,7 +231,7 @@ class VaswaniTrainer(Trainer):
 def install() -> None:
     """Make fairseq's training commands use `VaswaniTrainer`, also those imported already."""
     for name in ("fairseq.trainer", "fairseq_cli.train", "__main__"):
-        module = sys.modules.get(name)
+        module: Any = sys.modules.get(name)
         if getattr(module, "Trainer", None) is Trainer:
             module.Trainer = VaswaniTrainer
     preemption.listen()  # the process that starts the workers never makes a trainer

@@ -70,10 +70,14 @@ def build(
     of_source, of_target, projection = shared_embeddings(
         cfg.share_embeddings, source, target, partial(_embedding, cfg)
     )
-    of_encoder = of_source, _positions(cfg, cfg.max_source_positions)
-    layers = (encoder_layer(cfg) for _ in range(cfg.encoder_layers))
-    options = cfg.dropout, cfg.attention_window
-    encodes = encoder(*of_encoder, layers, *options, _last_norm(cfg))
+    encodes = encoder(
+        of_source,
+        _positions(cfg, cfg.max_source_positions),
+        (encoder_layer(cfg) for _ in range(cfg.encoder_layers)),
+        dropout=cfg.dropout,
+        window=cfg.attention_window,
+        norm=_last_norm(cfg),
+    )
     if cfg.next_word:
         from vaswani_plugin.modules.parser import NextWord, ParserDecoder  # translations have none
 
@@ -81,10 +85,15 @@ def build(
             raise UserError("--next-word is for --task vaswani_parsing: no other counts words")
         next_word = NextWord(cfg.d_model, *words, source.pad(), source.eos())
         decoder = partial(decoder or ParserDecoder, next_word=next_word)
-    of_decoder = of_target, _positions(cfg, cfg.max_target_positions)
-    layers = (decoder_layer(cfg) for _ in range(cfg.decoder_layers))
-    parts = *of_decoder, layers, *options, _last_norm(cfg), projection
-    decodes = (decoder or Decoder)(*parts)
+    decodes = (decoder or Decoder)(
+        of_target,
+        _positions(cfg, cfg.max_target_positions),
+        (decoder_layer(cfg) for _ in range(cfg.decoder_layers)),
+        dropout=cfg.dropout,
+        window=cfg.attention_window,
+        norm=_last_norm(cfg),
+        projection=projection,
+    )
     return _initialize(cfg, EncoderDecoder(encodes, decodes))
 
 

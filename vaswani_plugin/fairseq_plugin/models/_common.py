@@ -110,6 +110,7 @@ class ProjectedLoss:
             None: the criterion takes the model's own logits.
     """
 
+    decoder: Any
     projected_loss: Callable[..., SmoothedLoss] | None = None
 
     @property
@@ -124,7 +125,7 @@ class TranslationModel(ProjectedLoss, FairseqEncoderDecoderModel):
     takes_known_lengths = True
 
     @classmethod
-    def joined(cls, encoder: SourceEncoder, decoder: CausalDecoder, cfg: Any, task: Any) -> Self:
+    def joined(cls, encoder: Any, decoder: Any, cfg: Any, task: Any) -> Self:
         """Make a model of two built halves, which learn what fairseq asks them for."""
         encoder.dictionary, decoder.dictionary = task.source_dictionary, task.target_dictionary
         encoder.max_source_positions = cfg.max_source_positions

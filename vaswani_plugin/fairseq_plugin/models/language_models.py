@@ -81,11 +81,11 @@ class VaswaniLanguageModel(CausalLanguageModel):
     """The right half of Figure 1 without attention to a source."""
 
     @staticmethod
-    def build_decoder(cfg: VaswaniLanguageModelConfig, dictionary: Dictionary) -> LanguageDecoder:
+    def build_decoder(cfg: Any, dictionary: Dictionary) -> TextDecoder:
         """See `build_language_model`."""
         limit = text_positions(cfg)
         cfg = configuration_of(cfg, Configuration, max_target_positions=limit)
-        decoder = build_language_model(cfg, dictionary, LanguageDecoder)
+        decoder: Any = build_language_model(cfg, dictionary, LanguageDecoder)
         decoder.max_target_positions = limit
         set_training_switches(decoder, cfg)
         return decoder

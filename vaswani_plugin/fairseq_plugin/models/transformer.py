@@ -135,7 +135,7 @@ class VaswaniTransformer(TranslationModel):
     """Figure 1. `--arch` names a row of `vaswani_plugin/model/architectures.py`."""
 
     @classmethod
-    def build_model(cls, cfg: VaswaniTransformerConfig, task: Any) -> "VaswaniTransformer":
+    def build_model(cls, cfg: Any, task: Any) -> "VaswaniTransformer":
         """Build the model of a configuration; missing fields get their defaults."""
         cfg = configuration_of(cfg, Configuration)
         words = None

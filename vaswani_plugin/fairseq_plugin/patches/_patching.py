@@ -25,7 +25,7 @@ def patch(owner: Any, name: str) -> Callable[[Callable], Callable]:
         def patched(*args: Any, **kwargs: Any) -> Any:
             return replacement(original, *args, **kwargs)
 
-        patched.patched_by = patch_name
+        patched.__dict__["patched_by"] = patch_name
         setattr(owner, name, staticmethod(patched) if type(static) is staticmethod else patched)
         return replacement
 

@@ -77,7 +77,7 @@ def print_users_errors_in_one_line() -> None:
         if not is_printed(error):
             previous(kind, error, trace)
 
-    hook.patched_by = __name__
+    hook.__dict__["patched_by"] = __name__
     sys.excepthook = hook
 
 

@@ -76,7 +76,7 @@ def _digest(iterator: EpochBatchIterator) -> str:
     order = (iterator.seed, iterator.disable_shuffling, iterator.grouped_shuffling)
     found = hashlib.sha256(repr(order).encode())
     for numbers in ([len(batch) for batch in batches], *batches):
-        found.update(np.asarray(numbers, dtype=np.int64))
+        found.update(np.asarray(numbers, dtype=np.int64).tobytes())
     return found.hexdigest()
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from fairseq.data import BaseWrapperDataset, data_utils
 from fairseq.optim.amp_optimizer import AMPOptimizer
+from fairseq.tasks import FairseqTask
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.checkpoints import DIGESTS, refuse_other_dictionaries
@@ -77,9 +78,10 @@ def fitting_max_tokens(
     return min(tried, key=lambda limit: abs(tried[limit] - wanted))
 
 
-class DictionaryDigests:
+class DictionaryDigests(FairseqTask):
     """Keeps digests of a task's dictionaries in its checkpoints; comes before fairseq's class."""
 
+    args: Any
     sides: tuple[str, ...] = ("source", "target")
 
     def state_dict(self) -> dict[str, Any]:
@@ -91,7 +93,8 @@ class DictionaryDigests:
 
         Their sizes may agree by chance; then every output would be wrong.
         """
-        flags = self.args if self.cfg is None else self.cfg  # fairseq's older tasks have no cfg
+        # fairseq's older tasks have no cfg.
+        flags: Any = self.args if self.cfg is None else self.cfg
         refuse_other_dictionaries(flags.data, state_dict, self._digests())
         super().load_state_dict(state_dict)
 
@@ -100,7 +103,7 @@ class DictionaryDigests:
         return {side: digest_of(dictionary.symbols) for side, dictionary in words.items()}
 
 
-class AutocastOnCPU:
+class AutocastOnCPU(FairseqTask):
     """Gives a task --amp in bfloat16 on a CPU, where fairseq has none; comes before its class."""
 
     def train_step(self, sample: dict, model, criterion, optimizer, *args, **kwargs) -> tuple:

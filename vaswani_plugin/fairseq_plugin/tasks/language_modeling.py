@@ -1,14 +1,13 @@
 """Language modeling over fairseq's task: exact evaluation, and loss on a part of each sample."""
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import Any, Optional
 
 import numpy as np
 import torch
 from fairseq.data import BaseWrapperDataset, Dictionary
 from fairseq.tasks import register_task
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
-from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.tasks._common import AutocastOnCPU, DictionaryDigests
@@ -39,7 +38,7 @@ class LossAfterDataset(BaseWrapperDataset):
         batch["start_indices"] = starts  # fairseq's scorer would count padding in front as text
         return batch
 
-    def _start(self, sample: dict[str, int | Tensor]) -> int:
+    def _start(self, sample: dict[str, Any]) -> int:
         places = sample["target"].eq(self.symbol).nonzero()
         if not len(places):
             where = f"sentence {sample['id'] + 1}"

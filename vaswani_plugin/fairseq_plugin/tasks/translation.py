@@ -47,7 +47,7 @@ BEYOND_OUR_SEARCH = {"constraints": False, "match_source_len": False, "diversity
 class VaswaniTranslationConfig(TranslationConfig):
     """fairseq's translation task, the choice of the length penalty, and batches."""
 
-    length_penalty: ChoiceEnum(["paper", "fairseq"]) = option(
+    length_penalty: ChoiceEnum(["paper", "fairseq"]) = option(  # type: ignore[valid-type]
         "paper",
         "what --lenpen is the exponent of: ((5 + |Y|)/6) with the authors' stopping rule (paper), "
         "or |Y| with fairseq's own search (fairseq)",
