@@ -38,91 +38,68 @@ MOST_ROWS = 2048
 
 
 class Packed:
-    """A decoder's weights, packed for search. When they change, pack them again.
+    """A decoder with kernels for its leaves, for a search; when its weights change, make another.
 
-    `kind` is the decoder's `structure`.
-
-    Attributes:
-        decoder: with kernels; None: beams in slots don't get what the decoder computes.
+    `decoder` is None where beams in slots don't get what the decoder computes.
     """
 
-    def __init__(self, decoder: Decoder | LanguageModel, kind: Hashable) -> None:
-        leaves = proven_leaves(decoder, kind)
-        self.decoder: Any = None if leaves is None else packed(decoder, leaves, {})
+    def __init__(self, decoder: Any) -> None:
+        self.decoder = decoder
 
-    def start(self, memory: Memory, beam: int, with_attention: bool) -> "DecoderBeams":
+    def start(self, memory: Memory, beam: int, with_attention: bool) -> "PackedBeams":
         """Start to decode a batch; `beam` is the greatest W. See `search.models.Start`."""
-        return DecoderBeams(self.decoder, memory, beam, with_attention)
+        lengths = memory.features.new_zeros(len(memory.features), dtype=torch.long)
+        most, dtype = self.decoder.positions.max_positions, memory.features.dtype
+        layer = len(self.decoder.layers) - 1 if with_attention else None
+        given = {"memory": memory, "alignment_layer": layer}
+        return PackedBeams(self.decoder, SlotCache(lengths, beam, most, dtype), None, given)
 
-    def go_on(self, prompts: Tensor, lengths: Tensor, beam: int) -> "TextBeams":
+    def go_on(self, prompts: Tensor, lengths: Tensor, beam: int) -> "PackedBeams":
         """Start to continue a batch of prompts (B, P), padded on the right, none of length 0."""
-        return TextBeams(self.decoder, prompts, lengths, beam)
+        past, most = Cache(), self.decoder.positions.max_positions
+        # A prompt's last token does not attend to the padding after it.
+        features = composition(self.decoder)(prompts, past, right_padded=True).features
+        cache = SlotCache(lengths, beam, most, features.dtype, past)
+        last = torch.arange(len(prompts), device=prompts.device), lengths - 1
+        return PackedBeams(self.decoder, cache, features[last][:, None], {})
 
 
-def composition(decoder: Decoder | LanguageModel) -> Callable[..., Output]:
+def composition(decoder: Any) -> Callable[..., Output]:
     """Return the `forward` of `modules`, which an adapter to another library has as `read`."""
     return getattr(decoder, "read", decoder)
 
 
 class PackedBeams:
-    """The hypotheses of one batch, without gradients; see `search.models.Beams`."""
+    """The hypotheses of one batch, without gradients; see `search.models.Beams`.
 
-    features: Tensor  # (B, W, D)
+    `features` (B, 1, D) are those of prompts, whose last tokens come with the first step; None: of
+    none. `given` is what else `forward` takes.
+    """
 
-    def __init__(self, decoder: Decoder | LanguageModel, cache: SlotCache) -> None:
-        self.read, self.project, self.cache = composition(decoder), decoder.project, cache
+    def __init__(
+        self, decoder: Any, cache: SlotCache, features: Tensor | None, given: dict[str, Any]
+    ) -> None:
+        self.read, self.project = composition(decoder), decoder.project
+        self.cache, self.features, self.given = cache, features, given
+
+    def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
+        """Append a token (B, W) to every hypothesis; returns the attention (B, W, S) if wanted."""
+        if parents is None and self.features is not None:
+            return None
+        self.cache.parents = parents
+        self.features, _, weights = self.read(tokens, cache=self.cache, **self.given)
+        return weights[0].mean(dim=1) if weights else None
 
     def logits(self, sentences: slice) -> Tensor:
         """Return the logits of the next token, (b, W, V), in a new tensor."""
         return self.project(self.features[sentences])
 
-
-class DecoderBeams(PackedBeams):
-    """The hypotheses of a decoder."""
-
-    def __init__(self, decoder: Decoder, memory: Memory, beam: int, with_attention: bool) -> None:
-        self.memory = memory
-        features = memory.features
-        lengths = torch.zeros(len(features), dtype=torch.long, device=features.device)
-        most = decoder.positions.max_positions
-        super().__init__(decoder, SlotCache(lengths, beam, most, features.dtype))
-        self.layer = len(decoder.layers) - 1 if with_attention else None
-
-    def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
-        """Append a token (B, W) to every hypothesis; returns the attention (B, W, S) if wanted."""
-        self.cache.parents = parents
-        output = self.read(tokens, self.memory, cache=self.cache, alignment_layer=self.layer)
-        self.features = output.features
-        return None if self.layer is None else output.cross_weights[0].mean(dim=1)
-
     def keep(self, sentences: Tensor) -> None:
         """Keep these sentences only: (B',), their numbers in the batch."""
-        self.memory = self.memory.select(sentences)
+        if self.given:
+            self.given["memory"] = self.given["memory"].select(sentences)
+        self.features = self.features[sentences]
         self.cache.keep(sentences)
-
-
-class TextBeams(PackedBeams):
-    """The continuations by a language model."""
-
-    def __init__(self, decoder: LanguageModel, prompts: Tensor, lengths: Tensor, beam: int) -> None:
-        past = Cache()
-        # A prompt's last token does not attend to the padding after it.
-        features = composition(decoder)(prompts, past, right_padded=True).features
-        most = decoder.positions.max_positions
-        super().__init__(decoder, SlotCache(lengths, beam, most, features.dtype, past))
-        last = torch.arange(len(prompts), device=prompts.device), lengths - 1
-        self.features = features[last][:, None]  # (B, 1, D)
-
-    def step(self, tokens: Tensor, parents: Tensor | None) -> None:
-        """Append a token (B, W) to every continuation; at first the prompts' last tokens count."""
-        if parents is not None:
-            self.cache.parents = parents
-            self.features = self.read(tokens, self.cache).features
-
-    def keep(self, texts: Tensor) -> None:
-        """Keep these texts only: (B',), their numbers in the batch."""
-        self.features = self.features[texts]
-        self.cache.keep(texts)
 
 
 def proven_leaves(decoder: Decoder | LanguageModel, kind: Hashable) -> Leaves | None:
@@ -173,24 +150,24 @@ def _steps(plain: Any, decoder: Any) -> list[Tensor]:
     visible = torch.tensor([[True] * 5, [True] * 3 + [False] * 2], device="cpu")
     visible = visible[:, None, None].to(weight.device)
     for count, mask in ((2, visible), (1, None)):
-        memory, beams, alignment = None, None, {}
-        hypotheses, chosen = tokens[:count, :1, :1], None
+        hypotheses, chosen, memory = tokens[:count, :1, :1], None, None
         if isinstance(plain, Decoder):
             source = torch.zeros_like(encoded[:count, :, 0], dtype=torch.long)
             memory = plain.remember(source, encoded[:count], mask)
-            alignment = {"alignment_layer": len(plain.layers) - 1}
-            beams = decoder and DecoderBeams(decoder, memory, 3, True)
+        if decoder is not None and memory is not None:
+            beams = Packed(decoder).start(memory, 3, True)
         elif decoder is not None:
-            beams = TextBeams(decoder, hypotheses[:, 0], hypotheses.new_ones(count), 3)
+            beams = Packed(decoder).go_on(hypotheses[:, 0], hypotheses.new_ones(count), 3)
         for step in range(steps):
             shape = hypotheses.shape[:2]
-            if beams is not None:
+            if decoder is not None:
                 weights = beams.step(hypotheses[:, :, -1], chosen)
                 results += [beams.features, beams.logits(slice(None)), weights]
             else:
                 rows = torch.arange(count, device=weight.device).repeat_interleave(shape[1])
-                given = () if memory is None else (memory.select(rows),)
-                output = read(hypotheses.flatten(0, 1), *given, right_padded=True, **alignment)
+                given = {"alignment_layer": len(plain.layers) - 1} if memory else {}
+                given |= {"memory": memory.select(rows)} if memory else {}
+                output = read(hypotheses.flatten(0, 1), right_padded=True, **given)
                 features = output.features[:, -1].unflatten(0, shape)
                 weights = [x.mean(dim=1)[:, -1].unflatten(0, shape) for x in output.cross_weights]
                 results += [features, plain.project(features), *(weights or [None])]
@@ -207,7 +184,7 @@ class Packing:
 
     def __init__(self) -> None:
         # Threads replace them together: parameters, their states, and the weights packed of them.
-        self._kept: tuple[list[Tensor], Hashable, Packed] | None = None
+        self._kept: tuple[list[Tensor], Hashable, Packed] = [], None, Packed(None)
 
     def of(self, decoder: nn.Module, final: bool) -> Packed | None:
         """Return the packed weights, packed again if needed; None if `forward` must decode.
@@ -217,13 +194,11 @@ class Packing:
         """
         if not isinstance(decoder, (Decoder, LanguageModel)) or decoder.window:
             return None
-        now = list(decoder.parameters())
+        now, (parameters, before, packed_now) = [*decoder.parameters()], self._kept
         # PyTorch has no public name for the version, which autograd's own checks rely on.
         states = options(decoder), *((p._version, p.data_ptr(), p.dtype) for p in now)
-        if final and self._kept is not None:
-            parameters, before, packed = self._kept
-            if states == before and all(map(is_, now, parameters)):
-                return packed if packed.decoder is not None else None
-        packed = Packed(decoder, structure(decoder))
-        self._kept = now, states, packed
-        return packed if packed.decoder is not None else None
+        if not (final and states == before and all(map(is_, now, parameters))):
+            leaves = proven_leaves(decoder, structure(decoder))
+            packed_now = Packed(None if leaves is None else packed(decoder, leaves, {}))
+            self._kept = now, states, packed_now
+        return packed_now if packed_now.decoder is not None else None

@@ -46,7 +46,6 @@ class PackedLinear:
         self.bias = bias if bias is None else bias.detach()
         self.relu = relu
         fits = runs_on_host(weight.device) and weight.dtype == torch.float32 and has_onednn()
-        self.transposed = self.weight.t()
         self.least = math.inf  # number of inputs with which oneDNN multiplies
         if fits and chosen_library() == "onednn":
             self.least = LEAST_ROWS * weight.size(1)
@@ -59,10 +58,7 @@ class PackedLinear:
         if x.numel() >= self.least:
             then = "relu" if self.relu else "none"
             return onednn_product(x, self.weight, self.bias, then)
-        if self.bias is None or x.dim() != 2:
-            y = F.linear(x, self.weight, self.bias)
-        else:  # with less work before it
-            y = torch.addmm(self.bias, x, self.transposed)
+        y = F.linear(x, self.weight, self.bias)
         return y.relu_() if self.relu else y
 
 
@@ -97,7 +93,7 @@ class PackedFeedForward:
 
     def __call__(self, x: Tensor) -> Tensor:
         """(..., D) -> (..., D)."""
-        return self.w_2(self.w_1(x.reshape(-1, x.size(-1)))).view(x.shape)
+        return self.w_2(self.w_1(x))
 
 
 class PackedAttention:
@@ -143,7 +139,7 @@ class PackedAttention:
         """See `MultiHeadAttention`; (B, W, D) -> (B, W, D)."""
         if memory is None and isinstance(cache, SharedKeysAndValues):
             if mask is cache.slots.mask and not (is_causal or need_weights):
-                return self._attend_to_slots(query, cache).view(query.shape), None
+                return self._attend_to_slots(query, cache), None
         elif isinstance(cache, ReadMemory) and cache.key is None and not is_causal:
             if mask is None or mask.shape[1:3] == (1, 1):
                 if cache.read is None:
@@ -152,15 +148,14 @@ class PackedAttention:
         return self.plain(query, memory, mask, is_causal, cache, need_weights)
 
     def _attend_to_slots(self, query: Tensor, cache: SharedKeysAndValues) -> Tensor:
-        texts, beams, width = query.shape
-        rows = self.query_key_value(query.reshape(-1, width))
-        projected = rows.view(texts, beams, self.heads, -1)
+        texts, beams, _ = query.shape
+        projected = self.query_key_value(query).view(texts, beams, self.heads, -1)
         projected = projected.transpose(1, 2)  # (B, H, W, K + K + V)
         past = cache.write(projected[..., self.d_k :])  # (B H, N, K + V)
         queries, bias = projected[..., : self.d_k].flatten(0, 1), cache.slots.bias_of(self.heads)
         weights = torch.baddbmm(bias, queries, past[..., : self.d_k].transpose(1, 2)).softmax(-1)
         attended = torch.bmm(weights, past[..., self.d_k :]).view(texts, self.heads, beams, -1)
-        return self.output(attended.transpose(1, 2).reshape(texts * beams, -1))
+        return self.output(attended.transpose(1, 2).reshape(texts, beams, -1))
 
     def _read(self, encoded: Tensor, mask: Tensor | None) -> "SourceMemory | FoldedMemory":
         """Project the sources (B, S, D) once."""
@@ -239,7 +234,7 @@ class FoldedMemory:
             scores = scores.masked_fill(~mask[0], -math.inf)
         weights = scores.softmax(-1)  # (W, H, S)
         shown = weights.transpose(0, 1)[None] if need_weights else None
-        return torch.bmm(weights.view(1, len(weights), -1), self.values), shown
+        return torch.bmm(weights.view(1, x.size(1), -1), self.values), shown
 
     def keep(self, sentences: Tensor) -> None:
         """See `SourceMemory.keep`: a single sentence always stays."""
