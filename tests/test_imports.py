@@ -10,7 +10,7 @@ from tests.conftest import PLUGIN, REPO
 OURS = PLUGIN.name
 # From the ground up. A package imports what stands on a lower floor, and nothing of its own floor.
 FLOORS = (
-    {"errors", "processor", "version"},
+    {"errors", "processor", "ranges", "version"},
     {"modules", "text"},
     {"kernels", "model"},
     {"search", "metrics"},
@@ -24,7 +24,7 @@ EXCEPTIONS = {
     ("serving/app.py", "figures"): "the page of the attention explorer",
 }
 # Everything else knows neither. `model` and up may know torch; `metrics` and `text` do not.
-WITHOUT_TORCH = {"errors", "processor", "version", "text", "metrics"}
+WITHOUT_TORCH = {"errors", "processor", "ranges", "version", "text", "metrics"}
 WITH_FAIRSEQ = {"fairseq_plugin"}
 KNOW_FAIRSEQ = {
     "export/stock_fairseq.py": "reads and writes fairseq's own transformer",

@@ -6,7 +6,8 @@ from model_factory import make_dictionary, make_task
 from search_setup import EOS, make_generator, make_peaked_model, make_sample, make_translation_task
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.search.options import Options, SearchOptions
+from vaswani_plugin.inference.options import Options
+from vaswani_plugin.search.options import SearchOptions
 
 SYMBOLS = 12
 

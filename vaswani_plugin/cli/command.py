@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from vaswani_plugin import register
 from vaswani_plugin.errors import UserError, message_line
-from vaswani_plugin.search.options import COUNT, NATURAL, PROBABILITY, RANGES, Range
+from vaswani_plugin.ranges import COUNT, NATURAL, PROBABILITY, RANGES, Range
 from vaswani_plugin.text.lines import PipedLines, decode_lines, is_piped, open_binary, shown_name
 
 if TYPE_CHECKING:

@@ -29,6 +29,7 @@ from vaswani_plugin.inference.completion import (
     TextCoder,
     complete,
 )
+from vaswani_plugin.inference.options import Options, takes_options
 from vaswani_plugin.inference.search_engine import dtype_of, use_threads
 from vaswani_plugin.inference.text_scores import StreamScorer, TextScore, score_texts, windows
 from vaswani_plugin.inference.texts import (
@@ -40,7 +41,8 @@ from vaswani_plugin.inference.texts import (
 )
 from vaswani_plugin.metrics.perplexity import result
 from vaswani_plugin.metrics.scored_text import count_represented, number_by
-from vaswani_plugin.search.options import Options, SearchOptions, require_choice, takes_options
+from vaswani_plugin.ranges import require_choice
+from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.text_models import TextModel
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.raw_text import check_text

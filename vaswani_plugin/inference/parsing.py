@@ -13,6 +13,7 @@ from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from vaswani_plugin.inference.bundle import Bundle, Pretrained
+from vaswani_plugin.inference.options import Options, takes_options
 from vaswani_plugin.inference.search_engine import TorchEngine
 from vaswani_plugin.inference.texts import (
     Hypothesis,
@@ -25,7 +26,7 @@ from vaswani_plugin.inference.texts import (
     seed_of,
     split_into_buffers,
 )
-from vaswani_plugin.search.options import PARSER_DECODING, Options, takes_options
+from vaswani_plugin.search.options import PARSER_DECODING
 from vaswani_plugin.search.well_formed import Grammar
 from vaswani_plugin.text.linearization import restore, words_of
 from vaswani_plugin.text.pipeline import Pipeline

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle, Engine, Pretrained, load_engine
+from vaswani_plugin.inference.options import Options, takes_options
 from vaswani_plugin.inference.texts import (
     Hypothesis,
     Score,
@@ -31,15 +32,8 @@ from vaswani_plugin.inference.texts import (
     seed_of,
     split_into_buffers,
 )
-from vaswani_plugin.search.options import (
-    PAPER_DECODING,
-    Options,
-    SearchOptions,
-    check_ranges,
-    length_penalty,
-    require_choice,
-    takes_options,
-)
+from vaswani_plugin.ranges import check_ranges, require_choice
+from vaswani_plugin.search.options import PAPER_DECODING, SearchOptions, length_penalty
 from vaswani_plugin.text.pipeline import WORD_BORDERS, Pipeline, cut
 from vaswani_plugin.text.raw_text import has_words, join_sentences, split_sentences
 from vaswani_plugin.text.settings import Settings
