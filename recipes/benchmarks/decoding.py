@@ -1,15 +1,16 @@
 """Speed of decoding: ours beside stock fairseq and CTranslate2; run by decoding.sh.
 
-First whole processes: `fairseq-generate` with the stock model and with ours, and, with --bundle,
-`vaswani translate` from raw text to raw text. Then the search alone, without start-up, each engine
-in a process of its own. The engines take turns; a row is a median.
+First whole processes: `fairseq-generate` with the stock model, without the plugin, and with ours,
+and, with --bundle, `vaswani translate` from raw text to raw text, a sentence a line. Then the
+search alone, without start-up, each engine in a process of its own. The engines take turns. All
+search by fairseq's rules, with its penalty |Y|^0.6, but for `vaswani translate`, which has the
+paper's; CTranslate2 ends a search by a rule of its own.
 """
 
 import argparse
 import json
 import os
 import shutil
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from measurement import ROOT, Measurement, measure
+from training import spread
 
 from vaswani_plugin import processor
 from vaswani_plugin.errors import UserError
@@ -64,8 +66,11 @@ def lengths(args: argparse.Namespace) -> tuple[int, int, int]:
 def generate(args: argparse.Namespace, side: str) -> list[object]:
     """fairseq-generate with the stock model, or with ours under the same length penalty."""
     least, a, b = lengths(args)
-    command = [BIN / "fairseq-generate", args.work / "data-bin", "--gen-subset", "test"]
+    plain = [sys.executable, Path(__file__).parent / "peers" / "stock.py", "generate"]
+    command = plain if side == "stock" else [BIN / "fairseq-generate"]
+    command += [args.work / "data-bin", "--gen-subset", "test", "--scoring", "sacrebleu"]
     command += ["--beam", args.beam, "--lenpen", LENPEN, "--max-tokens", args.max_tokens]
+    command += ["--required-batch-size-multiple", 1]  # else stock drops the last batch
     command += ["--min-len", least, "--max-len-a", a, "--max-len-b", b]
     command += [] if args.gpu else ["--cpu"]
     if side == "stock":
@@ -233,36 +238,31 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
             found.append(json.loads(output.read_text(encoding="utf-8")))
     figures: dict[str, Any] = {"sentences": len(sentences), "processes": {}, "alone": {}}
     for name, own in runs.items():
-        wall, cpu = (statistics.median(getattr(run, key) for run in own) for key in ("wall", "cpu"))
-        row = {"sentences_per_second": len(sentences) / wall, "cpu_seconds": cpu}
-        figures["processes"][name] = row | {"peak_mib": max(run.peak for run in own) / 2**20}
+        row = {"speed": spread(len(sentences) / run.wall for run in own)}
+        row |= {"cpu_seconds": spread(run.cpu for run in own)}
+        figures["processes"][name] = row | {"peak_mib": spread(run.peak / 2**20 for run in own)}
     for name, found in alone.items():
-        row = {key: statistics.median(run[key] for run in found) for key in found[0]}
-        speeds = [run["batch"] for run in found]
-        figures["alone"][name] = row | {"batch_lowest": min(speeds), "batch_highest": max(speeds)}
+        figures["alone"][name] = {key: spread(run[key] for run in found) for key in found[0]}
     return figures
 
 
 def as_table(result: dict[str, Any]) -> str:
-    """Two tables in Markdown."""
+    """Two tables in Markdown: medians, lowest and highest; stock's row is the first."""
     count, threads = result["sentences"], result["threads"]
     lines = [f"{count:,} sentences, beam {result['beam']}, {threads} threads"]
-    if result["processes"]:
-        lines += ["", "| whole process | sentences/s | CPU s | peak MiB | times stock |"]
-        lines += ["|---|---|---|---|---|"]
-        stock = result["processes"]["fairseq-generate, stock"]["sentences_per_second"]
-        for name, row in result["processes"].items():
-            speed, cpu, peak = (row[k] for k in ("sentences_per_second", "cpu_seconds", "peak_mib"))
-            cells = f"{speed:.1f} | {cpu:.1f} | {peak:,.0f} | {speed / stock:.2f}"
-            lines.append(f"| {name} | {cells} |")
-    lines += ["", "| search alone | sentences/s | one at a time | subwords | times stock |"]
-    lines += ["|---|---|---|---|---|"]
-    stock = result["alone"]["stock"]["batch"]
-    for name, row in result["alone"].items():
-        one = f"{row['one']:.1f}" if "one" in row else ""
-        spread = f"{row['batch']:.1f} ({row['batch_lowest']:.1f} to {row['batch_highest']:.1f})"
-        times = row["batch"] / stock
-        lines.append(f"| {name} | {spread} | {one} | {row['batch_subwords']:.1f} | {times:.2f} |")
+    whole = "whole process | sentences/s | CPU s | peak MiB", ("speed", "cpu_seconds", "peak_mib")
+    alone = (
+        "search alone | sentences/s | one at a time | subwords",
+        ("batch", "one", "batch_subwords"),
+    )
+    text = "{median:,.1f} ({lowest:,.1f} to {highest:,.1f})"
+    for part, (head, keys) in {"processes": whole, "alone": alone}.items():
+        stock, *_ = [*result[part].values(), None]
+        lines += ["", f"| {head} | times stock |", "|---|---|---|---|---|"] if stock else []
+        for name, row in result[part].items():
+            cells = [text.format(**row[key]) if key in row else "" for key in keys]
+            times = row[keys[0]]["median"] / stock[keys[0]]["median"]
+            lines.append(f"| {name} | {' | '.join(cells)} | {times:.2f} |")
     return "\n".join(lines)
 
 
@@ -284,7 +284,7 @@ def main() -> None:
     add("--max-tokens", type=int, default=4096, help="tokens of a batch (default: 4096)")
     add("--beam", type=int, default=4, help="beam size (default: 4)")
     add("--threads", type=int, default=os.cpu_count())
-    add("--repetitions", type=int, default=3, help="runs of each engine (default: 3)")
+    add("--repetitions", type=int, default=4, help="rounds, in turn (default: 4)")
     add("--gpu", action="store_true", help="on the first GPU")
     add("--engine", help=argparse.SUPPRESS)  # a process of one engine, started by this script
     args = parser.parse_args()

@@ -5,8 +5,6 @@
 #     --bundle work/multi30k/model --lines work/multi30k/raw/test.en
 #   bash recipes/benchmarks/decoding.sh --model CHECKPOINT --data-bin DATA_BIN --sentences 96 --output-length 20 --alone
 #
-# --help lists the options. Every engine has the same beam, batches and length penalty, |Y|^0.6; with
-# --output-length all outputs have the same length, so that the model needs no training.
 # Expected: at least twice stock's speed; base alone at least CTranslate2's in batches.
 set -euo pipefail
 # shellcheck source=recipes/lib/env.sh

@@ -1,12 +1,10 @@
 #!/usr/bin/env bash
-# What each kernel of vaswani_plugin/kernels gains: everything on, each one alone off, all off.
+# What each kernel of vaswani_plugin/kernels gains: everything on, each one alone off, all off, in turn.
 #
 #   bash recipes/benchmarks/kernels.sh --data DATA_BIN                      tiny: some 10 minutes
 #   bash recipes/benchmarks/kernels.sh --sizes base --threads 1             37,000 random words
 #
-# --help lists the options. Every training is a fairseq-train of its own (4,096 tokens x 1 process x
-# update-freq 1); the variants take turns, and so noise meets all. A kernel that loses less than 3%
-# everywhere when it is off does not belong there.
+# A kernel that loses less than 3% everywhere when it is off does not belong there.
 set -euo pipefail
 # shellcheck source=recipes/lib/env.sh
 source "$(dirname "$0")/../lib/env.sh"

@@ -28,8 +28,11 @@ from vaswani_plugin.model.families import TRANSLATOR, row_of
 from vaswani_plugin.text.outputs import write_json
 from vaswani_plugin.text.programs import run
 
-FAIRSEQ = ("stock", "ours")
-PEERS = ("transformers", "eole", "joeynmt", "sockeye")
+STOCK = {"stock": {}, "stock-no-cudnn": {"TORCH_CUDNN_SDPA_DEPRIORITIZED": "1"}}
+"""fairseq without the plugin, as installed and, for a GPU, without cuDNN's plans of attention."""
+OURS = {"ours": [], "ours-amp": ["--amp"]}
+FAIRSEQ = (*STOCK, *OURS)
+PEERS = ("transformers", "eole", "joeynmt")
 ARCHS = {size: f"vaswani_{size}" for size in ("debug", "tiny", "base", "big")}
 PRECISIONS = {"fp32": [], "bf16": ["--bf16"], "fp16": ["--fp16"]}
 PLUGIN, DRIVERS = ROOT / "vaswani_plugin", Path(__file__).parent / "peers"
@@ -49,20 +52,19 @@ def stock_flags(cfg: Configuration) -> list[str]:
 
 
 def fairseq_flags(args: argparse.Namespace, side: str, size: str) -> list[str]:
-    """fairseq-train's arguments; stock needs the plugin's patches in bf16 alone."""
+    """fairseq-train's arguments."""
     flags = [str(args.data), "--max-tokens", str(args.max_tokens), "--seed", "1", "--lr", "1e-4"]
     flags += ["--max-update", str(args.warm_up + args.updates), "--label-smoothing", "0.1"]
     flags += ["--lr-scheduler", "fixed", "--no-save", "--disable-validation"]
+    flags += ["--required-batch-size-multiple", "1"]  # else stock drops the last batch
     # a GPU would wait for its batches; a CPU has no core to spare
     flags += ["--num-workers", "2" if args.device == "gpu" else "0"]
     flags += ["--no-progress-bar", "--log-interval", "10", "--save-dir", str(args.work / "crash")]
     flags += PRECISIONS[args.precision] + ([] if args.device == "gpu" else ["--cpu"])
-    plugin = ["--user-dir", str(PLUGIN)]
-    if side == "stock":
-        flags += stock_flags(configuration(size))
-        return flags + (plugin if args.precision == "bf16" else [])
-    own = shlex.split(args.ours_flags)
-    return [*flags, *plugin, "--task", "vaswani_translation", "--arch", ARCHS[size], *own]
+    if side in STOCK:
+        return flags + stock_flags(configuration(size))
+    flags += ["--user-dir", str(PLUGIN), "--task", "vaswani_translation", "--arch", ARCHS[size]]
+    return flags + OURS[side] + shlex.split(args.ours_flags)
 
 
 def configuration(size: str) -> Configuration:
@@ -74,8 +76,9 @@ def job_of(args: argparse.Namespace, side: str, size: str) -> dict[str, Any]:
     """The job of a driver of peers/: sizes, data and numbers of updates."""
     job: dict[str, Any] = {"warm_up": args.warm_up, "updates": args.updates}
     job |= {"gpu": args.device == "gpu", "max_tokens": args.max_tokens}
+    job["profile"] = getattr(args, "profile", False)  # kernels.sh has none
     if side in FAIRSEQ:
-        return job | {"flags": fairseq_flags(args, side, size)}
+        return job | {"flags": fairseq_flags(args, side, size), "stock": side in STOCK}
     cfg, dictionaries = configuration(size), sorted(args.data.glob("dict.*.txt"))
     job["size"] = {key: getattr(cfg, key) for key in ("d_model", "d_ff", "heads", "dropout")}
     job["size"]["layers"] = cfg.encoder_layers
@@ -111,13 +114,16 @@ def train(args: argparse.Namespace, side: str, size: str, kernels: str = "on") -
     report.unlink(missing_ok=True)
     write_json(job, job_of(args, side, size))
     changes = {"OMP_NUM_THREADS": str(args.threads), "VASWANI_KERNELS": kernels}
-    changes |= {"PYTHONPATH": str(ROOT) if side == "ours" else "", "HF_HUB_OFFLINE": "1"}
-    if "--checkpoint-activations" in args.ours_flags and side == "ours":
+    changes |= {"PYTHONPATH": str(ROOT) if side in OURS else "", "HF_HUB_OFFLINE": "1"}
+    changes |= STOCK.get(side, {})
+    if "--checkpoint-activations" in args.ours_flags and side in OURS:
         changes["GLIBC_TUNABLES"] = SAVING_ALLOCATOR
     driver = DRIVERS / f"train_{'fairseq' if side in FAIRSEQ else side}.py"
     log = args.work / f"{side}.log"
     measure([interpreter(args, side), driver, job, report], stdout=log, **changes)
-    return json.loads(report.read_text(encoding="utf-8"))
+    found = json.loads(report.read_text(encoding="utf-8"))
+    print(found.pop("profile", ""), end="")
+    return found
 
 
 def figures(report: dict[str, Any], warm_up: int) -> dict[str, float]:
@@ -126,7 +132,8 @@ def figures(report: dict[str, Any], warm_up: int) -> dict[str, float]:
     tokens, seconds, cpu = (sum(r[k] for r in rows) for k in ("target", "seconds", "cpu_seconds"))
     peak = report["peak_bytes"] / 2**20
     speeds = {"tokens_per_second": tokens / seconds, "tokens_per_cpu_second": tokens / cpu}
-    return speeds | {"peak_mib": peak, "last_loss": rows[-1].get("loss", float("nan"))}
+    found = {"tokens_per_update": tokens / len(rows), "peak_mib": peak}
+    return speeds | found | {"last_loss": rows[-1].get("loss", float("nan"))}
 
 
 def spread(values: Iterable[float]) -> dict[str, float]:
@@ -173,32 +180,34 @@ def compare(args: argparse.Namespace, size: str) -> dict[str, Any]:
     return found
 
 
-def synthetic_data(work: Path, vocabulary: int, sentences: int = 20_000) -> Path:
-    """Random tokens in sentences as long as newstest's, as text and binarized; made once.
+def synthetic_data(work: Path, vocabulary: int, pairs: int) -> Path:
+    """Random tokens in sentences as long as newstest's, binarized; made once.
 
     Lengths are log-normal with the spreads of newstest2014's in words; a quarter is added for
-    punctuation and subwords.
+    punctuation and subwords. A million pairs, sorted by length, fill batches as WMT14's do.
     """
-    folder, rng = work / f"synthetic-{vocabulary}", np.random.default_rng(1)
+    from fairseq.data.indexed_dataset import MMapIndexedDataset
+
+    folder, rng = work / f"synthetic-{vocabulary}-{pairs}", np.random.default_rng(1)
     if (folder / "complete").is_file():
-        return folder / "data-bin"
-    (folder / "bpe").mkdir(parents=True, exist_ok=True)
-    words = [f"w{number}" for number in range(vocabulary - 4)]
-    for split, count in (("train", sentences), ("valid", 8), ("test", 2000)):
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    words = "".join(f"w{number} 1\n" for number in range(vocabulary - 4))  # fairseq adds four
+    dtype = np.uint16 if vocabulary <= 65_500 else np.int32
+    for split, count in (("train", pairs), ("valid", 8), ("test", 2000)):
         source = rng.lognormal(2.85 + np.log(1.25), 0.54, count)
         target = source * rng.lognormal(0.0, 0.2, count)
         for language, lengths in (("source", source), ("target", target)):
-            with open(folder / "bpe" / f"{split}.{language}", "w", encoding="utf-8") as stream:
-                for length in lengths.round().clip(1, 200).astype(int):
-                    numbers = rng.integers(len(words), size=length)
-                    stream.write(" ".join(words[i] for i in numbers) + "\n")
-    (folder / "dictionary").write_text("".join(f"{word} 1\n" for word in words), encoding="utf-8")
-    text = [f"--{s}pref={folder / 'bpe' / s}" for s in ("train", "valid", "test")]
-    binarize = [sys.executable, "-m", "fairseq_cli.preprocess", "--joined-dictionary", *text]
-    binarize += ["--source-lang", "source", "--target-lang", "target", "--workers", "1"]
-    measure([*binarize, "--srcdict", folder / "dictionary", "--destdir", folder / "data-bin"])
+            (folder / f"dict.{language}.txt").write_text(words, encoding="utf-8")
+            sizes = lengths.round().clip(1, 200).astype(int) + 1
+            tokens = rng.integers(4, vocabulary, sizes.sum(), dtype)
+            tokens[sizes.cumsum() - 1] = 2  # the end of a sentence
+            prefix = folder / f"{split}.source-target.{language}"
+            tokens.tofile(f"{prefix}.bin")
+            with MMapIndexedDataset.Index.writer(f"{prefix}.idx", dtype) as index:
+                index.write(sizes.tolist())
     (folder / "complete").touch()
-    return folder / "data-bin"
+    return folder
 
 
 def hardly_trained(args: argparse.Namespace, size: str) -> Path:
@@ -224,6 +233,7 @@ def options(description: str | None) -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--data", default="synthetic", help="binarized data (default: synthetic, random tokens)")
     add("--vocabulary", type=int, default=37_000, help="rows of synthetic data (default: 37000)")
+    add("--pairs", type=int, default=1_000_000, help="of synthetic data (default: 1000000)")
     add("--work", type=Path, default=ROOT / "work" / Path(sys.argv[0]).stem)
     add("--sizes", nargs="+", choices=ARCHS, default=["tiny"])
     add("--precision", choices=PRECISIONS, default="fp32")
@@ -232,14 +242,14 @@ def options(description: str | None) -> argparse.ArgumentParser:
     add("--max-tokens", type=int, default=4096, help="of a batch, with padding (default: 4096)")
     add("--warm-up", type=int, default=5, help="first updates, not measured (default: 5)")
     add("--updates", type=int, default=20, help="updates to measure (default: 20)")
-    add("--repetitions", type=int, default=3, help="(default: 3)")
+    add("--repetitions", type=int, default=4, help="rounds, in turn (default: 4)")
     add("--ours-flags", default="", help="more flags of ours, such as --ours-flags=--compile")
     return parser
 
 
 def complete(args: argparse.Namespace) -> argparse.Namespace:
     """Check the options, and make synthetic data."""
-    for name in ("threads", "max_tokens", "updates", "repetitions"):
+    for name in ("threads", "max_tokens", "updates", "repetitions", "pairs"):
         if getattr(args, name) < 1:
             raise UserError(f"--{name.replace('_', '-')} {getattr(args, name)}: must be at least 1")
     if args.warm_up < 0 or args.vocabulary < 5:
@@ -257,7 +267,7 @@ def complete(args: argparse.Namespace) -> argparse.Namespace:
     args.work.mkdir(parents=True, exist_ok=True)
     args.data = Path(args.data)
     if str(args.data) == "synthetic":
-        args.data = synthetic_data(args.work, args.vocabulary)
+        args.data = synthetic_data(args.work, args.vocabulary, args.pairs)
     args.data = args.data.resolve()
     return args
 
@@ -286,16 +296,16 @@ def as_table(args: argparse.Namespace, sizes: dict[str, Any]) -> str:
     peak = printed_peak(name)
     batch = f"{args.max_tokens:,} tokens a batch, {args.updates} updates x {args.repetitions}"
     lines = [f"{name}, {args.precision}, {args.threads} threads, {batch}", ""]
-    head = "| size | side | target tokens/s | a CPU second | peak MiB | of printed peak |"
-    lines += [head, "|---|---|---|---|---|---|"]
+    head = "| size | side | target tokens/s | a CPU second | a batch | peak MiB | of printed peak |"
+    lines += [head, "|---|---|---|---|---|---|---|"]
     for size, sides in sizes.items():
         for side, row in sides.items():
             if "failed" in row:
-                lines.append(f"| {size} | {side} | failed: {row['failed']} | | | |")
+                lines.append(f"| {size} | {side} | failed: {row['failed']} | | | | |")
                 continue
-            speed, cpu, memory = list(row.values())[:3]
+            speed, *others = list(row.values())[:4]
             cells = [size, side, "{median:,.0f} ({lowest:,.0f} to {highest:,.0f})".format(**speed)]
-            cells += [f"{cpu['median']:,.0f}", f"{memory['median']:,.0f}"]
+            cells += [f"{each['median']:,.0f}" for each in others]
             known = peak and "flops_per_second" in row
             cells.append(f"{100 * row['flops_per_second'] / peak:.1f}%" if known else "")
             lines.append(f"| {' | '.join(cells)} |")
@@ -305,8 +315,12 @@ def as_table(args: argparse.Namespace, sizes: dict[str, Any]) -> str:
 def main(argv: list[str] | None = None) -> None:
     """Command line."""
     parser = options(__doc__)
-    parser.add_argument("--sides", nargs="+", choices=FAIRSEQ + PEERS, default=list(FAIRSEQ))
+    add = parser.add_argument
+    add("--sides", nargs="+", choices=FAIRSEQ + PEERS, help="(default: those of fairseq, and ours)")
+    add("--profile", action="store_true", help="print the time of PyTorch's functions")
     args = complete(parser.parse_args(argv))
+    if not args.sides:
+        args.sides = ["stock", *(["stock-no-cudnn"] if args.device == "gpu" else []), "ours"]
     for side in set(args.sides) - set(FAIRSEQ):
         if args.device == "gpu" or args.precision != "fp32":
             raise UserError(f"--sides {side}: is compared on a CPU, in fp32")

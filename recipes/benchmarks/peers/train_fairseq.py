@@ -2,6 +2,7 @@
 
 import sys
 
+import stock
 from watch import Job, Watch, run
 
 
@@ -11,6 +12,8 @@ def train(job: Job, watch: Watch) -> None:
     from fairseq.trainer import Trainer
     from fairseq_cli import train as command
 
+    if job["stock"]:
+        stock.complete()
     step = Trainer.train_step
 
     def counted(self, samples, *args, **kwargs):

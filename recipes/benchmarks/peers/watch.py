@@ -33,6 +33,7 @@ class Watch:
         self.rows: list[dict[str, float]] = []
         self.pending: dict[str, float] = {}
         self.last = time.perf_counter(), time.process_time()
+        self.profiler: Any = None
 
     def count(self, **numbers: float) -> None:
         """Add to the figures of this update, such as `target` tokens without padding."""
@@ -49,6 +50,11 @@ class Watch:
         seconds = {"seconds": now[0] - self.last[0], "cpu_seconds": now[1] - self.last[1]}
         self.rows.append(seconds | self.pending)
         self.pending, self.last = {}, now
+        if self.job["profile"] and len(self.rows) == self.job["warm_up"]:
+            from torch.profiler import profile
+
+            self.profiler = profile()
+            self.profiler.start()
         if len(self.rows) == self.job["warm_up"] + self.job["updates"]:
             raise Enough
 
@@ -91,6 +97,11 @@ def run(train: Callable[[Job, Watch], None]) -> None:
         raise SystemExit("the training ended before it had made all its updates")
     except Enough:
         found = {"updates": watch.rows, "peak_bytes": peak_memory(job["gpu"])}
+    if watch.profiler is not None:
+        watch.profiler.stop()
+        kind = f"self_{'device' if job['gpu'] else 'cpu'}_time_total"
+        functions = watch.profiler.key_averages()
+        found["profile"] = functions.table(sort_by=kind, row_limit=30, max_name_column_width=50)
     report.write_text(json.dumps(found), encoding="utf-8")
     sys.stdout.flush()
     sys.stderr.flush()

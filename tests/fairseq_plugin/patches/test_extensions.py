@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import vaswani_plugin
-from vaswani_plugin.fairseq_plugin.patches import extensions
+from vaswani_plugin.fairseq_plugin.patches import batching, extensions
 
 vaswani_plugin.register()
 
@@ -74,7 +74,7 @@ def test_they_stand_in_only_where_fairseq_has_none(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)  # importing it fails
         monkeypatch.setattr(fairseq.data, name.rpartition(".")[2], None, raising=False)
     extensions.provide_missing_extensions()
-    assert [sys.modules[name] for name in FAST] == [extensions, extensions]
+    assert [sys.modules[name] for name in FAST] == [batching, batching]
     batches = data_utils.batch_by_size(np.arange(5), lambda index: 1, max_sentences=2)
     assert as_lists(batches) == [[0, 1], [2, 3], [4]]
     text = [torch.arange(3), torch.arange(4)]
@@ -90,7 +90,7 @@ def test_they_stand_in_only_where_fairseq_has_none(monkeypatch):
 def compiled(name: str) -> ModuleType:
     """An extension of the environment's fairseq."""
     found = import_module(f"fairseq.data.{name}")
-    if found is extensions:
+    if found is batching:
         pytest.skip("NOT TESTED: fairseq was installed without its extensions")
     return found
 
@@ -105,7 +105,7 @@ def compiled(name: str) -> ModuleType:
 def test_batches_equal_the_compiled_ones(lengths, max_tokens, max_sentences, multiple):
     arguments = np.arange(len(lengths))[::-1].copy(), int64(lengths)
     limits = max_tokens, max_sentences, multiple
-    modules = extensions, compiled("data_utils_fast")
+    modules = batching, compiled("data_utils_fast")
     ours, theirs = (each.batch_by_size_vec(*arguments, *limits) for each in modules)
     assert as_lists(ours) == as_lists(theirs)
     assert {batch.dtype for batch in ours} == {batch.dtype for batch in theirs}
@@ -124,7 +124,7 @@ def test_blocks_equal_the_compiled_ones(sizes, mode, block_size, separator):
         expected = theirs._get_slice_indices_fast(sizes, mode, block_size, separator)
     except ValueError:  # where there is no block, the compiled one fails
         expected = np.zeros((0, 2), dtype=np.int64)
-    found = extensions._get_slice_indices_fast(sizes, mode, block_size, separator)
+    found = batching._get_slice_indices_fast(sizes, mode, block_size, separator)
     assert found.dtype == np.int64 and found.tolist() == expected.tolist()
-    places = [x._get_block_to_dataset_index_fast(sizes, expected) for x in (extensions, theirs)]
+    places = [x._get_block_to_dataset_index_fast(sizes, expected) for x in (batching, theirs)]
     assert places[0].tolist() == places[1].tolist()
