@@ -12,6 +12,7 @@ into a copy of a decoder, for the search. Parameters and `state_dict` stay as th
 
 import os
 import re
+from typing import Any
 
 from torch import nn
 
@@ -56,6 +57,7 @@ def accelerate(model: nn.Module) -> nn.Module:
         kinds.append(layers.OneDNNLinear)
     if "add_norm" in wanted and model.training:
         kinds.append(layers.FusedAddNorm)
+    module: Any
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
             if (kernel := layers.replacement_of(child, kinds)) is not None:
@@ -66,7 +68,8 @@ def accelerate(model: nn.Module) -> nn.Module:
     if "fused_loss" in wanted and hasattr(model, "projected_loss"):  # only training has a loss
         from vaswani_plugin.kernels.fused_loss import fused_loss_of
 
-        model.projected_loss = fused_loss_of(model)
+        training: Any = model
+        training.projected_loss = fused_loss_of(model)
     return model
 
 

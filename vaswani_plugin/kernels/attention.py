@@ -11,6 +11,7 @@ Axes: B batch, H heads, T queries, S keys, K d_k, V d_v.
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -53,12 +54,12 @@ def applies_to(attention: MultiHeadAttention) -> bool:
 
 def _trial(attend: Callable[..., tuple[Tensor, Tensor | None]]) -> list[Tensor | None]:
     """Masks of all kinds, and dropout of the same weights; value and gradients, in float64."""
-    options = {"dtype": torch.float64, "device": "cpu"}
+    options: Any = {"dtype": torch.float64, "device": "cpu"}
     q, k, v = (torch.randn(2, 2, 5, width, **options) for width in (8, 8, 6))
     visible = torch.arange(5, device="cpu")[None] < torch.tensor([[5], [3]], device="cpu")
     visible = visible[:, None, None]
     masks = (None, False), (visible, False), (None, True), (Window(1, 1, visible), False)
-    cases = [(q, mask, None, causal, 0.0) for mask, causal in masks]
+    cases: list[Any] = [(q, mask, None, causal, 0.0) for mask, causal in masks]
     cases += [(q, visible, 0.3, False, 0.4), (q, None, 1.0, True, 0.4)]
     cases += [(q[:, :, 3:], None, None, True, 0.0)]
     results: list[Tensor | None] = []

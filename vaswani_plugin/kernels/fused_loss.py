@@ -59,7 +59,7 @@ def fused_projected_loss(
         # In validation. `ctx.needs_input_grad` is True for a parameter even then.
         features, weight = features.detach(), weight.detach()
     features, weight = features.to(dtype), weight.to(dtype)
-    real: Tensor | None = target.ne(padding_idx)
+    real: Any = target.ne(padding_idx)
     if runs_on_host(features.device):  # where reading a value costs no wait
         if not real.all():
             features, target = features[real], target[real]
@@ -100,7 +100,7 @@ def fused_loss_of(model: Any) -> Callable[..., SmoothedLoss] | None:
 
 def _trial(compute: Callable[..., SmoothedLoss]) -> list[Tensor | None]:
     """Two losses of random tokens, some of which are padding, with the gradients."""
-    options = {"dtype": torch.float64, "device": "cpu", "requires_grad": True}
+    options: Any = {"dtype": torch.float64, "device": "cpu", "requires_grad": True}
     inputs = [torch.randn(rows, 6, **options) for rows in (9, 23)]
     target = torch.randint(0, 4, (9,), device="cpu")
     results: list[Tensor | None] = []
@@ -186,7 +186,8 @@ class _FusedLoss(torch.autograd.Function):
         # separate tensors, not views: fairseq multiplies a dummy batch's loss by 0 in place
         loss, nll = (features.new_zeros((), dtype=gradients.dtype) for _ in range(2))
         correct = target.new_zeros(())
-        rows = chunk_rows(*weight.shape, in_cache=real is None)
+        vocabulary, width = weight.shape
+        rows = chunk_rows(vocabulary, width, in_cache=real is None)
         for start in range(0, len(target), rows):
             chunk = slice(start, start + rows)
             x, gold_index = features[chunk], target[chunk, None]

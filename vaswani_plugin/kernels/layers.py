@@ -57,6 +57,8 @@ class Replacement(nn.Module):
         plain: the module, for what the kernel doesn't apply to.
     """
 
+    plain: Any
+
     def __init__(self, plain: nn.Module) -> None:
         vars(self).update(vars(plain), plain=plain)
 
@@ -159,7 +161,7 @@ def _trial(leaf: nn.Module) -> list[Tensor | None]:
     """As many inputs as `forward` takes, of two sentences; value and gradients."""
     like = next(leaf.parameters())
     count = 2 if isinstance(leaf, AddNorm) else 1
-    options = {"dtype": like.dtype, "device": "cpu", "requires_grad": True}
+    options: Any = {"dtype": like.dtype, "device": "cpu", "requires_grad": True}
     inputs = [torch.randn(2, 16, like.size(-1), **options) for _ in range(count)]
     with nullcontext() if isinstance(leaf, Replacement) else SameDropout():
         return with_gradients(leaf, inputs, [*leaf.parameters()])

@@ -64,7 +64,7 @@ def takes_onednn(a: Tensor) -> bool:
         and a.size(0) >= LEAST_ROWS
         and a.numel() > 0
         and chosen_library() == "onednn"
-        and torch.backends.mkldnn.enabled
+        and bool(torch.backends.mkldnn.enabled)
     )
 
 

@@ -31,7 +31,7 @@ class SharedKeysAndValues(KeysAndValues):
     def __init__(self, slots: "SlotCache") -> None:
         super().__init__()
         self.slots = slots
-        self.stored: Tensor | None = None
+        self.stored: Any = None  # a tensor once something is written
 
     def write(self, new: Tensor) -> Tensor:
         """Write the keys and values of a step, (B, H, W, K + V); return all, (B H, N, K + V)."""
@@ -88,7 +88,8 @@ class SlotCache(WholeSequence):
         self.spare = self.bias.new_empty(0)  # into which a layer's slots are copied
         self.own_slots = self.bias.new_empty(0, 0)  # (W, W), the bias of a step's own slots
         self.by_head: dict[int, Tensor] = {}
-        for number, (entry, _) in enumerate(past.layers if past is not None else ()):
+        entries: list[Any] = list(past.layers) if past is not None else []
+        for number, (entry, _) in enumerate(entries):
             both = torch.cat((entry.key, entry.value), dim=-1).detach()
             self.entries(number)[0].stored = self.with_room(both)
 

@@ -7,6 +7,7 @@ Axes: B batch, H heads, T queries, S keys, D d_model, K d_k, V d_v.
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -197,6 +198,7 @@ class MultiHeadAttention(nn.Module):
         attend: computes Eq. 1 where nobody asks for the weights.
     """
 
+    attend: Callable[..., tuple[Tensor, Tensor | None]]
     attend = staticmethod(scaled_dot_product_attention)
 
     def __init__(

@@ -14,7 +14,7 @@ from vaswani_plugin.modules.attention import Window
 
 
 def restricted_attention(
-    q: Tensor, k: Tensor, v: Tensor, window: Window, dropout: float, scale: float
+    q: Tensor, k: Tensor, v: Tensor, window: Window, dropout: float, scale: float | None
 ) -> Tensor:
     """Compute Eq. 1, where each position sees only its window, and always itself.
 

@@ -122,12 +122,12 @@ class Histories(NamedTuple):
 
     def of(self, searches: Tensor) -> "Histories":
         """Those of some searches, (B',)."""
-        return Histories(*(None if x is None else x[searches] for x in self))
+        return Histories._make(None if x is None else x[searches] for x in self)
 
     def taken(self, places: Tensor) -> "Histories":
         """The hypotheses at `places` of each search, (B, K')."""
         rows = chosen_rows(places, self.tokens.size(1))
-        return Histories(*(None if x is None else _take(x, rows) for x in self))
+        return Histories._make(None if x is None else _take(x, rows) for x in self)
 
     def with_token(self, tokens: Tensor, log_p: Tensor) -> "Histories":
         """The hypotheses with one more token, (B, K), and log P with it, (B, K).
@@ -176,8 +176,8 @@ class FinishedHypotheses:
 
         self.score = best(self.score, score)
         self.length = best(self.length, torch.full_like(found.tokens[:, :, 0], length))
-        pairs = zip(self.histories, found, strict=True)
-        self.histories = Histories(*(x if x is None else best(x, y) for x, y in pairs))
+        pairs: Any = zip(self.histories, found, strict=True)
+        self.histories = Histories._make(x if x is None else best(x, y) for x, y in pairs)
 
     def keep(self, searches: Tensor) -> None:
         """Keep these searches only, (B',)."""

@@ -269,7 +269,10 @@ class Ensemble:
         """See `Beams`."""
         attentions = [member.step(tokens, parents) for member in self.members]
         found = [attention for attention in attentions if attention is not None]
-        return sum(found) / len(found) if found and self.with_attention else None
+        if not (found and self.with_attention):
+            return None
+        total: Any = sum(found)
+        return total / len(found)
 
     def keep(self, sentences: Tensor) -> None:
         """See `Beams`."""

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -202,7 +202,7 @@ class Search:
         inside = torch.get_num_threads() // len(shares) if work >= WORTH_THREADS else 1
         run_in_threads(search, shares, max(1, inside))
         if prompts is None and not prefix.size(1) and self.rules.by_sentence:
-            for place in (lengths < 2).nonzero()[0]:  # of a source without words
+            for place in map(int, (lengths < 2).nonzero()[0]):  # of a source without words
                 one, scores = results[place][0], torch.zeros(1, device="cpu")
                 end = one.tokens[-1:], scores[0], one.attention[..., :1], one.alignment
                 results[place] = [Found(*end, scores)]
@@ -250,7 +250,8 @@ class BeamSearch:
         limits: list[int],
     ) -> None:
         self.search, self.options, self.rules = search, search.options, search.rules
-        self.ensemble, self.trackers = ensemble, trackers
+        self.ensemble = ensemble
+        self.trackers: list[Any] = trackers
         beam, diverse = self.options.beam, self.options.diverse_beam_groups
         self.groups = beam if self.options.sampling else max(diverse, 1)
         self.width, self.device = beam // self.groups, prefix.device
@@ -258,10 +259,10 @@ class BeamSearch:
         self.limits = torch.tensor(limits, device=self.device)
         self.least_limit, self.last_step = min(limits), max(limits)
         self.sentences = torch.arange(len(limits), device=self.device)
-        self.parents: Tensor | None = None
+        self.parents: Any = None  # (B, W), from the first step on
         self.log_p = torch.zeros(first.shape, device=self.device)  # (B, W)
-        self.open: Histories | None = None  # of B G searches
-        self.finished: FinishedHypotheses | None = None  # made with them
+        self.open: Any = None  # `Histories` of B G searches, from the first step on
+        self.finished: Any = None  # `FinishedHypotheses`, made with them
         self.any_finished = False
         self.results: list[list[Found]] = [[] for _ in limits]
 

@@ -41,8 +41,8 @@ class SymbolTables:
         classes: dict[frozenset[int], int] = {}
         class_of = [0] * len(symbols)
         for n, symbol in enumerate(symbols):
-            if kinds[n] == OPEN:
-                closings = {number.get(")" + symbol[1:]), number.get(")")} - {None}
+            if symbol and kinds[n] == OPEN:
+                closings = {number[s] for s in (")" + symbol[1:], ")") if s in number}
                 if closings:
                     class_of[n] = classes.setdefault(frozenset(closings), len(classes) + 1)
         openings = [n for n, own in enumerate(class_of) if own]
@@ -59,8 +59,8 @@ class SymbolTables:
         # Rows by what may come next: a class to close (0: none), the end, placeholders, openings.
         shape = len(classes) + 1, 2, 2, 2, len(symbols)
         banned = torch.ones(shape, dtype=torch.bool, device="cpu")
-        for closings, own in classes.items():
-            banned[own, ..., list(closings)] = False
+        for closed, own in classes.items():
+            banned[own, ..., list(closed)] = False
         banned[:, 1, :, :, eos] = False
         banned[:, :, 1, :, placeholders] = False
         banned[:, :, :, 1, openings] = False
