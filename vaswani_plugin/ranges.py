@@ -19,7 +19,8 @@ class Range(NamedTuple):
 
     def refusal(self, value: Any) -> str | None:
         """What a value must be, where it is not."""
-        if isinstance(value, bool) or not isinstance(value, Integral if self.kind is int else Real):
+        kind: Any = Integral if self.kind is int else Real
+        if isinstance(value, bool) or not isinstance(value, kind):
             return "a whole number" if self.kind is int else "a number"
         if not abs(value) < LARGEST:
             return "a finite number, below 1e20"

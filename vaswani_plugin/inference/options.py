@@ -93,7 +93,7 @@ def takes_options(*methods: str, **defaults: Any) -> Callable[[type[Class]], typ
     return complete
 
 
-def _checked(method: Callable, signature: inspect.Signature) -> Callable:
+def _checked(method: Callable[..., Any], signature: inspect.Signature) -> Callable[..., Any]:
     @wraps(method)
     def call(*arguments: Any, **options: Any) -> Any:
         for name in options.keys() - signature.parameters.keys():

@@ -77,7 +77,7 @@ class PackedBeams:
     """
 
     def __init__(
-        self, decoder: Any, cache: SlotCache, features: Tensor | None, given: dict[str, Any]
+        self, decoder: Any, cache: SlotCache, features: Any, given: dict[str, Any]
     ) -> None:
         self.read, self.project = composition(decoder), decoder.project
         self.cache, self.features, self.given = cache, features, given
@@ -141,7 +141,8 @@ def _steps(plain: Any, decoder: Any) -> list[Tensor]:
     That reads each hypothesis from its start. Sources are two, one padded, and a lone one. In slots
     the latest position sees all before: the last result is whom it may see after a long past.
     """
-    weight, read, results = plain.embedding.weight, composition(plain), []
+    results: list[Any] = []
+    weight, read = plain.embedding.weight, composition(plain)
     steps = min(4, plain.positions.max_positions)
     tokens = torch.randint(0, len(weight) - 1, (2, 3, steps + 1), device="cpu")
     tokens = (tokens + tokens.ge(plain.padding_idx)).to(weight.device)
@@ -150,7 +151,8 @@ def _steps(plain: Any, decoder: Any) -> list[Tensor]:
     visible = torch.tensor([[True] * 5, [True] * 3 + [False] * 2], device="cpu")
     visible = visible[:, None, None].to(weight.device)
     for count, mask in ((2, visible), (1, None)):
-        hypotheses, chosen, memory = tokens[:count, :1, :1], None, None
+        chosen: Tensor | None = None
+        hypotheses, memory = tokens[:count, :1, :1], None
         if isinstance(plain, Decoder):
             source = torch.zeros_like(encoded[:count, :, 0], dtype=torch.long)
             memory = plain.remember(source, encoded[:count], mask)
@@ -161,11 +163,12 @@ def _steps(plain: Any, decoder: Any) -> list[Tensor]:
         for step in range(steps):
             shape = hypotheses.shape[:2]
             if decoder is not None:
-                weights = beams.step(hypotheses[:, :, -1], chosen)
-                results += [beams.features, beams.logits(slice(None)), weights]
+                attention = beams.step(hypotheses[:, :, -1], chosen)
+                results += [beams.features, beams.logits(slice(None)), attention]
             else:
                 rows = torch.arange(count, device=weight.device).repeat_interleave(shape[1])
-                given = {"alignment_layer": len(plain.layers) - 1} if memory else {}
+                given: dict[str, Any] = {}
+                given |= {"alignment_layer": len(plain.layers) - 1} if memory else {}
                 given |= {"memory": memory.select(rows)} if memory else {}
                 output = read(hypotheses.flatten(0, 1), right_padded=True, **given)
                 features = output.features[:, -1].unflatten(0, shape)
@@ -175,8 +178,8 @@ def _steps(plain: Any, decoder: Any) -> list[Tensor]:
             past = hypotheses.gather(1, chosen[:, :, None].expand(-1, -1, step + 1))
             hypotheses = torch.cat((past, tokens[:count, :, step + 1, None]), dim=2)
     long = torch.full((1, LONG), (plain.padding_idx + 1) % len(weight), device="cpu")
-    mask = past_mask(long, plain.padding_idx, LONG - 1, plain.window, right_padded=True)
-    return [*results, mask.float() if decoder is None else torch.ones(1, LONG, device="cpu")]
+    seen: Any = past_mask(long, plain.padding_idx, LONG - 1, plain.window, right_padded=True)
+    return [*results, seen.float() if decoder is None else torch.ones(1, LONG, device="cpu")]
 
 
 class Packing:
@@ -184,7 +187,7 @@ class Packing:
 
     def __init__(self) -> None:
         # Threads replace them together: parameters, their states, and the weights packed of them.
-        self._kept: tuple[list[Tensor], Hashable, Packed] = [], None, Packed(None)
+        self._kept: tuple[list[Any], Hashable, Packed] = [], None, Packed(None)
 
     def of(self, decoder: nn.Module, final: bool) -> Packed | None:
         """Return the packed weights, packed again if needed; None if `forward` must decode.

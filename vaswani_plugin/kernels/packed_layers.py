@@ -141,7 +141,7 @@ class PackedAttention:
             if mask is cache.slots.mask and not (is_causal or need_weights):
                 return self._attend_to_slots(query, cache), None
         elif isinstance(cache, ReadMemory) and cache.key is None and not is_causal:
-            if mask is None or mask.shape[1:3] == (1, 1):
+            if mask is None or (isinstance(mask, Tensor) and mask.shape[1:3] == (1, 1)):
                 if cache.read is None:
                     cache.read = self._read(memory, mask)
                 return cache.read.attend(query, mask, need_weights)
@@ -157,7 +157,7 @@ class PackedAttention:
         attended = torch.bmm(weights, past[..., self.d_k :]).view(texts, self.heads, beams, -1)
         return self.output(attended.transpose(1, 2).reshape(texts, beams, -1))
 
-    def _read(self, encoded: Tensor, mask: Tensor | None) -> "SourceMemory | FoldedMemory":
+    def _read(self, encoded: Any, mask: Tensor | None) -> "SourceMemory | FoldedMemory":
         """Project the sources (B, S, D) once."""
         sentences, length, d_model = encoded.shape
         both = self.key_value(encoded).view(sentences, length, self.heads, -1)
