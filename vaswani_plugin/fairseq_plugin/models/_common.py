@@ -11,11 +11,13 @@ from typing import Any, Self
 import numpy as np
 import torch
 from fairseq.models import (
+    MODEL_DATACLASS_REGISTRY,
     FairseqEncoder,
     FairseqEncoderDecoderModel,
     FairseqIncrementalDecoder,
     register_model_architecture,
 )
+from hydra.core.config_store import ConfigStore
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -162,11 +164,17 @@ def _call(layer: nn.Module, *arguments: Any, **options: Any) -> Any:
 
 
 def register_rows(family: Family) -> None:
-    """Make each row an `--arch`; fairseq registers the row with the model's own name itself."""
+    """Make each row an `--arch`, and for Hydra a value of `model`.
+
+    fairseq itself registers the row with the model's own name.
+    """
     for row in family.rows:
         if row.name != family.model:
             keys = partial(_set_unset_keys, family, row)
             register_model_architecture(family.model, row.name)(keys)
+            node = MODEL_DATACLASS_REGISTRY[family.model](**row.changes)
+            node._name = family.model
+            ConfigStore.instance().store(row.name, node, "model", provider="vaswani_plugin")
 
 
 def _set_unset_keys(family: Family, row: Architecture, args: argparse.Namespace) -> None:
