@@ -7,6 +7,7 @@ import os
 import pickle
 import random
 import threading
+import typing
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations, islice
 
@@ -188,6 +189,11 @@ def test_help_shows_every_option_and_its_default(method, shown):
     parameters = inspect.signature(method).parameters
     assert {name: parameters[name].default for name in shown} == shown
     assert "beem" not in parameters and "options" not in parameters
+    (keywords,) = typing.get_args(
+        typing.get_overloads(method.__wrapped__)[1].__annotations__["options"]
+    )
+    known = {*keywords.__annotations__, *[*parameters][:2], "progress"}
+    assert known == set(parameters)
 
 
 def test_the_bar_moves_with_every_batch_and_changes_nothing(translator, monkeypatch, capsys):

@@ -12,7 +12,7 @@ Axes: N tokens of a stream.
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
-from typing import Any, Self, overload
+from typing import Any, Self, Unpack, overload
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from vaswani_plugin.inference.completion import (
     TextCoder,
     complete,
 )
-from vaswani_plugin.inference.options import Options, takes_options
+from vaswani_plugin.inference.options import Keywords, Options, takes_options
 from vaswani_plugin.inference.search_engine import dtype_of, use_threads
 from vaswani_plugin.inference.text_scores import StreamScorer, TextScore, score_texts, windows
 from vaswani_plugin.inference.texts import (
@@ -51,6 +51,15 @@ from vaswani_plugin.text.settings import TextSettings
 BUFFER = 64
 MAX_NEW_TOKENS = 100
 """Greatest number of new tokens of a completion, or half of the model's positions if less."""
+
+
+class CompleteOptions(Keywords, total=False):
+    """The keywords of `LanguageModel.stream`."""
+
+    buffer: int
+    max_new_tokens: int | None
+    min_new_tokens: int
+    stop: str
 
 
 @takes_options("complete", "stream")
@@ -93,13 +102,13 @@ class LanguageModel(Pretrained):
         return device
 
     @overload  # a string is an iterable of strings, too: the first one that fits is taken
-    def complete(
-        self, prompts: str, *, progress: bool = False, **options: Any
+    def complete(  # type: ignore[overload-overlap]
+        self, prompts: str, *, progress: bool = False, **options: Unpack[CompleteOptions]
     ) -> CompletedPrompt: ...
 
     @overload
     def complete(
-        self, prompts: Iterable[str], *, progress: bool = False, **options: Any
+        self, prompts: Iterable[str], *, progress: bool = False, **options: Unpack[CompleteOptions]
     ) -> list[CompletedPrompt]: ...
 
     def complete(
@@ -129,7 +138,7 @@ class LanguageModel(Pretrained):
         max_new_tokens: int | None = None,
         min_new_tokens: int = 0,
         stop: str = "end",
-        **options: Any,
+        **options: Unpack[Keywords],
     ) -> Iterator[CompletedPrompt]:
         """Continue the texts of a stream, `buffer` at a time; see `complete`.
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.ranges import check_ranges
@@ -68,6 +68,21 @@ class Options:
             temperature=1.0 if self.temperature is None else self.temperature,
             **more,
         )
+
+
+class Keywords(TypedDict, total=False):
+    """The fields of `Options`, for type checkers and editors."""
+
+    beam: int | None
+    nbest: int
+    length_penalty: float | None
+    batch_tokens: int
+    no_repeat_ngram: int
+    sampling: bool
+    top_k: int | None
+    top_p: float | None
+    temperature: float | None
+    seed: int | None
 
 
 def takes_options(*methods: str, **defaults: Any) -> Callable[[type[Class]], type[Class]]:

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from vaswani_plugin.inference.bundle import Bundle, Pretrained
-from vaswani_plugin.inference.options import Options, takes_options
+from vaswani_plugin.inference.options import Keywords, Options, takes_options
 from vaswani_plugin.inference.search_engine import TorchEngine
 from vaswani_plugin.inference.texts import (
     Hypothesis,
@@ -91,6 +91,13 @@ class ParsedSentence:
         return self.parses[0].score if self.parses else None
 
 
+class ParseOptions(Keywords, total=False):
+    """The keywords of `Parser.stream`."""
+
+    buffer: int
+    unconstrained: bool
+
+
 @takes_options("parse", "stream", batch_tokens=2048)
 class Parser(Pretrained):
     """A trained parser; threads may use it at the same time."""
@@ -110,13 +117,13 @@ class Parser(Pretrained):
         return cls(bundle.pipeline, TorchEngine(bundle.load_model(), device, dtype, threads))
 
     @overload  # a string is an iterable of strings, too: the first one that fits is taken
-    def parse(
-        self, sentences: str, *, progress: bool = False, **options: Any
+    def parse(  # type: ignore[overload-overlap]
+        self, sentences: str, *, progress: bool = False, **options: Unpack[ParseOptions]
     ) -> ParsedSentence: ...
 
     @overload
     def parse(
-        self, sentences: Iterable[str], *, progress: bool = False, **options: Any
+        self, sentences: Iterable[str], *, progress: bool = False, **options: Unpack[ParseOptions]
     ) -> list[ParsedSentence]: ...
 
     def parse(
@@ -143,7 +150,7 @@ class Parser(Pretrained):
         *,
         buffer: int = BUFFER,
         unconstrained: bool = False,
-        **options: Any,
+        **options: Unpack[Keywords],
     ) -> Iterator[ParsedSentence]:
         """Parse a stream, `buffer` sentences at a time; see `parse`.
 
@@ -157,7 +164,7 @@ class Parser(Pretrained):
             An iterator. An error of a sentence, or of the stream, is raised after the trees of the
             earlier sentences.
         """
-        chosen = Options(**{"batch_tokens": 2048, **options})
+        chosen = Options(**Keywords(batch_tokens=2048) | options)
         paper = PARSER_DECODING | ({"beam": self.settings.beam} if self.settings.beam else {})
         search, batches = chosen.search(**paper), count()
         tracking = () if unconstrained else (self._grammar.start_tracking,)

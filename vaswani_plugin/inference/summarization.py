@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, starmap
-from typing import Any, Self, overload
+from typing import Any, Self, Unpack, overload
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Pretrained
 from vaswani_plugin.inference.completion import UNKNOWN, Continuation
 from vaswani_plugin.inference.language_model import LanguageModel
-from vaswani_plugin.inference.options import Options, takes_options
+from vaswani_plugin.inference.options import Keywords, Options, takes_options
 from vaswani_plugin.inference.texts import one_line, one_or_many, split_into_buffers
 from vaswani_plugin.search.options import PAPER_DECODING
 from vaswani_plugin.text.coding import SEPARATOR
@@ -36,6 +36,13 @@ class Summary(Continuation):
 
     article_tokens: int
     read_tokens: int
+
+
+class SummaryOptions(Keywords, total=False):
+    """The keywords of `Summarizer.stream`."""
+
+    buffer: int
+    max_length: int | None
 
 
 @takes_options("summarize", "stream")
@@ -62,11 +69,17 @@ class Summarizer(Pretrained):
         return cls(LanguageModel.of_bundle(*bundle, **options))
 
     @overload  # a string is an iterable of strings, too: the first one that fits is taken
-    def summarize(self, articles: str, *, progress: bool = False, **options: Any) -> Summary: ...
+    def summarize(  # type: ignore[overload-overlap]
+        self, articles: str, *, progress: bool = False, **options: Unpack[SummaryOptions]
+    ) -> Summary: ...
 
     @overload
     def summarize(
-        self, articles: Iterable[str], *, progress: bool = False, **options: Any
+        self,
+        articles: Iterable[str],
+        *,
+        progress: bool = False,
+        **options: Unpack[SummaryOptions],
     ) -> list[Summary]: ...
 
     def summarize(
@@ -93,7 +106,7 @@ class Summarizer(Pretrained):
         *,
         buffer: int = BUFFER,
         max_length: int | None = None,
-        **options: Any,
+        **options: Unpack[Keywords],
     ) -> Iterator[Summary]:
         """Summarize a stream, `buffer` articles at a time; see `summarize`.
 

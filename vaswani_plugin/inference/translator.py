@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, count, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack, overload
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle, Engine, Pretrained, load_engine
-from vaswani_plugin.inference.options import Options, takes_options
+from vaswani_plugin.inference.options import Keywords, Options, takes_options
 from vaswani_plugin.inference.texts import (
     Hypothesis,
     Score,
@@ -68,6 +68,15 @@ class Source(NamedTuple):
     def pieces(self) -> list[Sequence[str]]:
         """The subwords of all sentences, as the model takes them."""
         return [piece for sentence in self.sentences for piece in sentence.pieces]
+
+
+class TranslateOptions(Keywords, total=False):
+    """The keywords of `Translator.stream`, but progress."""
+
+    buffer: int
+    one_sentence: bool
+    long: str
+    align: bool
 
 
 @takes_options("translate", "stream")
@@ -128,11 +137,13 @@ class Translator(Pretrained):
         return len(encode(text, self.pipeline))
 
     @overload  # a string is an iterable of strings, too: the first one that fits is taken
-    def translate(self, texts: str, *, progress: bool = False, **options: Any) -> Translation: ...
+    def translate(  # type: ignore[overload-overlap]
+        self, texts: str, *, progress: bool = False, **options: Unpack[TranslateOptions]
+    ) -> Translation: ...
 
     @overload
     def translate(
-        self, texts: Iterable[str], *, progress: bool = False, **options: Any
+        self, texts: Iterable[str], *, progress: bool = False, **options: Unpack[TranslateOptions]
     ) -> list[Translation]: ...
 
     def translate(
@@ -167,7 +178,7 @@ class Translator(Pretrained):
         long: str = "error",
         align: bool = False,
         progress: bool = False,
-        **options: Any,
+        **options: Unpack[Keywords],
     ) -> Iterator[Translation]:
         """Translate a stream of texts, `buffer` at a time.
 
@@ -235,7 +246,7 @@ class Translator(Pretrained):
         return Source(text, sentences)
 
     def decode(
-        self, pieces: Sequence[Sequence[str]], *, align: bool = False, **options: Any
+        self, pieces: Sequence[Sequence[str]], *, align: bool = False, **options: Unpack[Keywords]
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each of some pieces, the best one first: the second step."""
         return self._decode(pieces, *self._options(align, options), count())
@@ -331,7 +342,7 @@ class Translator(Pretrained):
         text = self.pipeline.decode(" ".join(target_tokens))
         return Attention.of(source, text, (source_tokens, target_tokens), raw)
 
-    def _options(self, align: bool, options: dict[str, Any]) -> tuple[Options, SearchOptions]:
+    def _options(self, align: bool, options: Keywords) -> tuple[Options, SearchOptions]:
         chosen, paper = Options(**options), dict(PAPER_DECODING)
         paper["beam"] = self.settings.beam or paper["beam"]
         return chosen, chosen.search(**paper, print_alignment="hard" if align else None)
