@@ -111,10 +111,8 @@ def sacrebleu_metric(lowercase: bool = False, tokenizer: str = "13a") -> BLEU:
     try:
         return BLEU(lowercase=lowercase, tokenize=tokenizer, force=True)
     except RuntimeError as error:
-        raise UserError(
-            f"sacreBLEU's tokenizer {tokenizer} is not installed: "
-            f"pip install 'sacrebleu[{tokenizer[:2]}]'"
-        ) from error
+        advice = f"pip install 'sacrebleu[{tokenizer[:2]}]'"
+        raise UserError(f"sacreBLEU's tokenizer {tokenizer} is not installed: {advice}") from error
 
 
 def corpus_score(metric: Metric, hypotheses: Sequence[str], references: References) -> float:
