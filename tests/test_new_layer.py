@@ -55,7 +55,7 @@ with initialize_config_dir(str(Path("recipes/config").resolve()), version_base="
 report["python"] = sum(found.token_scores)
 flags = ("--model", folder, "--format", "json", "--one-sentence-a-line")
 (translation,) = json.loads(vaswani("translate", *flags, stdin=LINE.encode()).out)["hypotheses"]
-report["command"] = sum(translation["positional_scores"])
+report["command"] = sum(translation["token_scores"])
 report["tokens"] = " ".join(found.source_tokens)
 report["exports"] = {
     kind: vaswani("export", "--to", kind, "--model", folder, "--output", f"{folder}-{kind}").error

@@ -69,7 +69,7 @@ def test_the_json_is_what_python_gives(words, flags, options):
         assert found["prompt_tokens"] == list(other.prompt_tokens) == found["prompt"].split()
         for one, its in zip(found["completions"], other.continuations, strict=True):
             assert (one["tokens"], one["text"]) == (list(its.tokens), its.text)
-            assert one["log_probabilities"] == pytest.approx(its.token_scores, abs=1e-4)
+            assert one["token_scores"] == pytest.approx(its.token_scores, abs=1e-4)
             assert (one["score"], one["ended"]) == (pytest.approx(its.score, abs=1e-4), its.ended)
         assert found["prompt"] + found["completions"][0]["text"] == other.text
 

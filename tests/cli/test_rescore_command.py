@@ -17,8 +17,8 @@ from toy_bundle import write_checkpoint, write_data
 from tests.conftest import REPO, ancestors
 from tests.support.commands import vaswani
 from vaswani_plugin.export.checkpoints import save_checkpoint
-from vaswani_plugin.figures.rescoring import Lists, load_scorer, search_weights
 from vaswani_plugin.inference.checkpoints import load_checkpoint
+from vaswani_plugin.inference.rescoring import Lists, load_scorer, search_weights
 
 pytestmark = ancestors
 LSTM = ("--arch", "vaswani_seq2seq_lstm_tiny", "--d-model", "16")

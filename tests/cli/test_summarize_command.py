@@ -81,7 +81,7 @@ def test_greedy_is_what_the_model_says(folder):
         assert entry["read_tokens"] == min(ARTICLE, len(units))
         words, scores = by_hand(folder, article) if units else ([], [])
         assert entry["tokens"] == words and entry["summary"] == " ".join(words)
-        assert entry["log_probabilities"] == pytest.approx(scores, abs=1e-4)
+        assert entry["token_scores"] == pytest.approx(scores, abs=1e-4)
 
 
 def test_every_line_gives_a_line_and_long_articles_are_cut(folder):
@@ -101,7 +101,7 @@ def test_options_of_the_search(folder):
     for entry in found:
         if entry["tokens"]:
             length = len(entry["tokens"]) + 1  # the end, or the cut
-            expected = sum(entry["log_probabilities"]) / ((5 + length) / 6) ** 0.6
+            expected = sum(entry["token_scores"]) / ((5 + length) / 6) ** 0.6
             assert entry["score"] == pytest.approx(expected, abs=1e-5)
     assert max(len(entry["tokens"]) for entry in objects(folder, "--max-length", 2)) <= 2
     done = summarize(folder, ARTICLES, "--no-repeat-ngram-size", 1)

@@ -191,7 +191,7 @@ def test_split_translates_the_pieces(translate, translator):
     assert whole["tokens"] == [token for h in single for token in h.tokens]
     assert whole["score"] == pytest.approx(sum(h.score for h in single), abs=1e-4)
     scores = [score for h in single for score in h.token_scores]
-    assert whole["positional_scores"] == pytest.approx(scores, abs=1e-4)
+    assert whole["token_scores"] == pytest.approx(scores, abs=1e-4)
     expected, source, target = [], 0, 0
     for piece, found in zip(pieces, single, strict=True):
         expected += [[s + source, t + target] for s, t in found.alignment]

@@ -34,7 +34,7 @@ def require_same(found: list[ParsedSentence], expected: list[ParsedSentence]) ->
         for mine, theirs in zip(one.parses, other.parses, strict=True):
             assert mine.symbols == theirs.symbols
             assert mine.score == pytest.approx(theirs.score, rel=1e-5)
-            assert mine.symbol_scores == pytest.approx(theirs.symbol_scores, abs=1e-3)
+            assert mine.token_scores == pytest.approx(theirs.token_scores, abs=1e-3)
 
 
 def test_it_finds_what_fairseq_generate_finds(folder, parser, run_fairseq):
@@ -61,7 +61,7 @@ def test_it_finds_what_fairseq_generate_finds(folder, parser, run_fairseq):
         ):
             assert list(parse.symbols) == symbols.split()
             assert parse.score / math.log(2) == pytest.approx(float(score), rel=1e-5)
-            base_2 = [log_p / math.log(2) for log_p in parse.symbol_scores]
+            base_2 = [log_p / math.log(2) for log_p in parse.token_scores]
             assert base_2 == pytest.approx(list(map(float, by_symbol.split())), abs=1e-3)
             assert parse.tree.leaves() == sentence.split()
 
@@ -105,7 +105,7 @@ def test_the_bundles_beam_and_the_papers_penalty(parser):
     for one in parser.parse(some, length_penalty=0.9):
         (parse,) = one.parses
         length = len(parse.symbols) + 1
-        expected = sum(parse.symbol_scores) / ((5 + length) / 6) ** 0.9
+        expected = sum(parse.token_scores) / ((5 + length) / 6) ** 0.9
         assert parse.score == pytest.approx(expected, rel=1e-5)
 
 

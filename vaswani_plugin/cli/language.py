@@ -28,7 +28,6 @@ from vaswani_plugin.errors import UserError, message_line
 from vaswani_plugin.search.options import PAPER_DECODING, PARSER_DECODING
 
 if TYPE_CHECKING:
-    from vaswani_plugin.inference.completion import CompletedPrompt
     from vaswani_plugin.inference.language_model import LanguageModel
     from vaswani_plugin.inference.parsing import ParsedSentence
     from vaswani_plugin.inference.summarization import Summary
@@ -200,7 +199,7 @@ def complete(
         stop: end: stop at the end of a line; never: continue with further lines up to
             --max-new-tokens.
         format: json: one object per prompt with line, prompt, prompt_tokens (those that were read)
-            and completions (text, tokens, log_probabilities, score, ended); the logarithms are
+            and completions (text, score, tokens, token_scores, ended); the logarithms are
             natural and after --temperature, the last one is that of </s> if the model ended the
             text.
     """
@@ -225,17 +224,11 @@ def complete(
     for number, completed in enumerate(completions, start=1):
         for warning in completed.warnings:
             print(message_line(f"vaswani complete: {warning}"), file=sys.stderr)
-        shown = [completed.prompt + one.text for one in completed.continuations]
-        shown = [_completion_as_json(number, completed)] if format == "json" else shown
-        print("\n".join(shown), flush=True)
-
-
-def _completion_as_json(number: int, completed: "CompletedPrompt") -> str:
-    keys = {"text": "text", "tokens": "tokens", "log_probabilities": "token_scores"}
-    keys |= {"score": "score", "ended": "ended"}
-    found = [{key: getattr(x, name) for key, name in keys.items()} for x in completed.continuations]
-    entry = {"line": number, "prompt": completed.prompt, "prompt_tokens": completed.prompt_tokens}
-    return json.dumps(entry | {"completions": found})
+        texts = [completed.prompt + one.text for one in completed.continuations]
+        entry: dict[str, Any] = {"line": number, "prompt": completed.prompt}
+        entry["prompt_tokens"] = completed.prompt_tokens
+        entry["completions"] = [vars(one) for one in completed.continuations]
+        print(json.dumps(entry) if format == "json" else "\n".join(texts), flush=True)
 
 
 def summarize(
@@ -266,7 +259,7 @@ def summarize(
         max_length: most subwords of a summary (default: the most in training).
         batch_tokens: most subwords of articles in a batch, padding included.
         format: json: one object per line with line, article_tokens, read_tokens, summary, score,
-            tokens, log_probabilities (natural logarithms) and ended (false: cut at --max-length).
+            tokens, token_scores (natural logarithms) and ended (false: cut at --max-length).
     """
     if not model.is_dir():
         raise UserError(f"--model {model}: must be a folder, {SUMMARIZER}")
@@ -300,10 +293,8 @@ def summarize(
 
 
 def _summary_as_json(number: int, summary: "Summary") -> str:
-    entry: dict[str, Any] = {"line": number, "article_tokens": summary.article_tokens}
-    entry |= {"read_tokens": summary.read_tokens, "summary": summary.text, "score": summary.score}
-    entry |= {"tokens": summary.tokens, "log_probabilities": summary.token_scores}
-    return json.dumps(entry | {"ended": summary.ended})
+    entry = {"line": number, **vars(summary)}
+    return json.dumps(entry | {"summary": entry.pop("text")})
 
 
 def parse(

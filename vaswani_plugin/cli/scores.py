@@ -263,7 +263,7 @@ def rescore(
         raise UserError("--dev-nbest, --dev-source and --dev-reference go together")
     systems = _read_systems(system)
     fixed = _read_weights(weights or [], ["score", "words", *systems])
-    from vaswani_plugin.figures import rescoring  # importing torch takes a second
+    from vaswani_plugin.inference import rescoring  # importing torch takes a second
 
     test = rescoring.Lists(nbest, source, reference, bpe_codes)
     dev = None

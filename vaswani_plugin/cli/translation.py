@@ -69,7 +69,7 @@ def translate(
         seed: random seed: the same lines give the same samples (default: a new seed each time);
             lines are then not translated before there are --buffer of them.
         format: json: one object per line with line, source and hypotheses (text, score, tokens,
-            positional_scores, alignment); scores are natural logarithms, the last one that of </s>.
+            token_scores, alignment); scores are natural logarithms, the last one that of </s>.
         one_sentence_a_line: take each line as one sentence, as for test sets; otherwise the
             sentences of a line are translated one by one, and a sentence much longer than those of
             the training in parts.
@@ -99,21 +99,15 @@ def translate(
 
     def shown(number: int, translation: "Translation") -> list[str]:
         if format == "json":
-            return [_as_json(number, translation)]
+            entry = {"line": number, "source": translation.source}
+            hypotheses = [each._asdict() for each in translation.hypotheses]
+            return [json.dumps(entry | {"hypotheses": hypotheses})]
         if nbest == 1:
             return [translation.text]
         return [f"{number}\t{h.score:.6f}\t{h.text}" for h in translation.hypotheses]
 
     remedy = "give --long split or --long truncate, or divide the line"
     write_results(lines, output, translations, shown, remedy)
-
-
-def _as_json(number: int, translation: "Translation") -> str:
-    entries = [
-        {"positional_scores" if k == "token_scores" else k: v for k, v in h._asdict().items()}
-        for h in translation.hypotheses
-    ]
-    return json.dumps({"line": number, "source": translation.source, "hypotheses": entries})
 
 
 def load_translator(

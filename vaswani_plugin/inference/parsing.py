@@ -49,13 +49,13 @@ class Parse:
             over the words.
         score: log P / length penalty, natural logarithm.
         symbols: the output of the model.
-        symbol_scores: log P of each symbol, then of the end of sentence.
+        token_scores: log P of each symbol, then of the end of sentence.
     """
 
     bracketing: str
     score: float
     symbols: tuple[str, ...]
-    symbol_scores: tuple[float, ...]
+    token_scores: tuple[float, ...]
 
     @property
     def tree(self) -> "NltkTree | None":

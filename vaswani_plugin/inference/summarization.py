@@ -75,11 +75,7 @@ class Summarizer(Pretrained):
 
     @overload
     def summarize(
-        self,
-        articles: Iterable[str],
-        *,
-        progress: bool = False,
-        **options: Unpack[SummaryOptions],
+        self, articles: Iterable[str], *, progress: bool = False, **options: Unpack[SummaryOptions]
     ) -> list[Summary]: ...
 
     def summarize(

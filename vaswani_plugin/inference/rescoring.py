@@ -141,12 +141,13 @@ class Lists:
 
     def scores(self, weights: Mapping[str, float]) -> np.ndarray:
         """The weighted sum of the features, (M,)."""
-        return np.sum([weight * self.features[name] for name, weight in weights.items()], axis=0)
+        weighted = [weight * self.features[name] for name, weight in weights.items()]
+        return np.asarray(np.sum(weighted, axis=0))
 
     def best(self, scores: np.ndarray) -> np.ndarray:
         """The hypothesis of each list with the highest score, (N,); of equal ones, the first."""
         order = np.append(scores, -np.inf)[self.places].argmax(axis=1)
-        return self.places[np.arange(len(order)), order]
+        return np.asarray(self.places[np.arange(len(order)), order])
 
     @cached_property
     def counts(self) -> np.ndarray:
@@ -248,7 +249,7 @@ def as_table(rows: list[dict[str, Any]]) -> str:
         weights = ", ".join(f"{k} {v:.4g}" for k, v in (row["weights"] or {}).items())
         table.append([row["system"], *scores, weights])
     headers = ["system", "dev BLEU", "test BLEU", "weights"]
-    return tabulate(table, headers, tablefmt="github", disable_numparse=True)
+    return str(tabulate(table, headers, tablefmt="github", disable_numparse=True))
 
 
 def read_nbest(path: Path) -> list[list[tuple[str, float]]]:
