@@ -35,12 +35,10 @@ TEMPERATURE = Range(float, lambda t: 1e-4 <= t <= 1e4, "from 0.0001 to 10000")
 THREADS = Range(int, lambda n: 1 <= n <= 1024, "from 1 to 1024")
 _COUNTS = "beam nbest samples batch_tokens buffer top_k sampling_topk max_new_tokens max_length"
 _NATURALS = "no_repeat_ngram no_repeat_ngram_size min_new_tokens context_window alternatives"
-RANGES: dict[str, Range] = {
-    **dict.fromkeys((_COUNTS + " tokens_per_sample").split(), COUNT),
-    **dict.fromkeys(_NATURALS.split(), NATURAL),
-    **{"top_p": PROBABILITY, "sampling_topp": PROBABILITY, "temperature": TEMPERATURE},
-    **{"lenpen": EXPONENT, "length_penalty": EXPONENT, "threads": THREADS, "seed": Range(int)},
-}
+RANGES: dict[str, Range] = dict.fromkeys((_COUNTS + " tokens_per_sample").split(), COUNT)
+RANGES |= dict.fromkeys(_NATURALS.split(), NATURAL)
+RANGES |= {"top_p": PROBABILITY, "sampling_topp": PROBABILITY, "temperature": TEMPERATURE}
+RANGES |= {"lenpen": EXPONENT, "length_penalty": EXPONENT, "threads": THREADS, "seed": Range(int)}
 """Of the options of Python, the command line, HTTP and fairseq, by their names there."""
 
 

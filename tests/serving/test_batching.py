@@ -6,7 +6,7 @@ A piece is a string here, and its characters stand for subwords.
 import asyncio
 
 from vaswani_plugin.serving.texts import Limits
-from vaswani_plugin.serving.work import Batcher, Options
+from vaswani_plugin.serving.work import Batcher, BatchOptions
 
 
 class Model:
@@ -36,7 +36,7 @@ def run(scenario, lines=8, characters=1000, queue=100, wait=0.01):
 
 
 def ask(batcher, *lines, nbest=1):
-    return asyncio.create_task(batcher.decode(lines, Options(nbest)))
+    return asyncio.create_task(batcher.decode(lines, BatchOptions(nbest)))
 
 
 def test_requests_share_a_batch_and_each_gets_its_own_in_order():

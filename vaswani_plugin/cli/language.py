@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from vaswani_plugin.inference.language_model import LanguageModel
     from vaswani_plugin.inference.parsing import ParsedSentence
     from vaswani_plugin.inference.summarization import Summary
-    from vaswani_plugin.inference.text_scores import Window
+    from vaswani_plugin.inference.text_scores import Span
     from vaswani_plugin.metrics.scored_text import ScoredText
 
 Alpha = Annotated[float, "ALPHA"]
@@ -132,7 +132,7 @@ def lm(
 def _score(
     model: "LanguageModel",
     scored: "ScoredText",
-    cut: list["Window"],
+    cut: list["Span"],
     learning: dict[str, Any] | None,
     batch_tokens: int,
 ) -> list[dict[str, Any]]:

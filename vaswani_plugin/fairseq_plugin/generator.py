@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniDecoder
 from vaswani_plugin.model.build import packing
-from vaswani_plugin.search.models import Beams, Dictionary, RowBeams, Sources, Start
+from vaswani_plugin.search.models import Beams, RowBeams, SearchDictionary, Sources, Start
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Constraint, Search, Step
 
@@ -27,7 +27,7 @@ class BeamSearchGenerator(Search):
     def __init__(
         self,
         models: list,
-        dictionary: Dictionary,
+        dictionary: SearchDictionary,
         options: SearchOptions,
         *,
         symbols_to_strip_from_output: set[int] | None = None,

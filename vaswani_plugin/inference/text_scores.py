@@ -94,7 +94,7 @@ def score_texts(
 
 
 @dataclass(frozen=True)
-class Window:
+class Span:
     """Tokens `first` to `stop` (exclusive) are scored; `start` to `first` are their context."""
 
     start: int
@@ -102,14 +102,14 @@ class Window:
     stop: int
 
 
-def windows(length: int, tokens_per_sample: int, context_window: int) -> list[Window]:
+def windows(length: int, tokens_per_sample: int, context_window: int) -> list[Span]:
     """Cut a stream of tokens as fairseq-eval-lm does; refuse too long a context."""
     if not 0 <= context_window < tokens_per_sample:
         limit = f"below tokens_per_sample {tokens_per_sample}, which includes it"
         raise UserError(f"context_window {context_window} must be at least 0 and {limit}")
     block = tokens_per_sample - context_window
     return [
-        Window(max(0, first - context_window), first, min(first + block, length))
+        Span(max(0, first - context_window), first, min(first + block, length))
         for first in range(0, length, block)
     ]
 
@@ -125,7 +125,7 @@ class StreamScorer:
         self.inputs = torch.cat([self.targets.new_tensor([end]), self.targets[:-1]])
 
     def static(
-        self, cut: list[Window], batch_tokens: int, advance: Advance = lambda count: None
+        self, cut: list[Span], batch_tokens: int, advance: Advance = lambda count: None
     ) -> NDArray[np.float64]:
         """log P of every token with fixed weights, natural logarithms, (N,).
 
@@ -141,7 +141,7 @@ class StreamScorer:
         return scores
 
     def dynamic(
-        self, cut: list[Window], rate: float, decay: float, advance: Advance = lambda count: None
+        self, cut: list[Span], rate: float, decay: float, advance: Advance = lambda count: None
     ) -> NDArray[np.float64]:
         """log P of every token while the model learns, natural logarithms, (N,).
 
@@ -170,7 +170,7 @@ class StreamScorer:
                 torch._foreach_copy_(weights, trained)
         return scores
 
-    def _score(self, batch: list[Window]) -> Tensor:
+    def _score(self, batch: list[Span]) -> Tensor:
         """(S,): the log-probabilities of consecutive windows, one after the other."""
         length = max(window.stop - window.start for window in batch)
         tokens = self.inputs.new_full((len(batch), length), self.pad)

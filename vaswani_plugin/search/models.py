@@ -26,7 +26,7 @@ from vaswani_plugin.modules.transformer import EncoderDecoder, Memory
 from vaswani_plugin.processor import runs_on_host
 
 
-class Dictionary(SizedDictionary, Protocol):
+class SearchDictionary(SizedDictionary, Protocol):
     """Symbols by number, as `text.dictionary` and fairseq's own have them."""
 
     symbols: list[str]

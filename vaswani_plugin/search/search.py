@@ -38,7 +38,7 @@ from vaswani_plugin.search.finished import (
     Histories,
     PaperRules,
 )
-from vaswani_plugin.search.models import Dictionary, Ensemble, Model, Sources, all_rows
+from vaswani_plugin.search.models import Ensemble, Model, SearchDictionary, Sources, all_rows
 from vaswani_plugin.search.options import SearchOptions
 
 CHUNK = 2**21
@@ -112,7 +112,7 @@ class Search:
     def __init__(
         self,
         models: list[Model],
-        dictionary: Dictionary,
+        dictionary: SearchDictionary,
         options: SearchOptions,
         *,
         tokens_to_suppress: tuple[str, ...] = (),

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.modules.parser import last_tokens_of_words
-from vaswani_plugin.search.models import Dictionary
+from vaswani_plugin.search.models import SearchDictionary
 from vaswani_plugin.search.search import Step
 from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS
 
@@ -144,7 +144,7 @@ class WellFormedTrees:
 class Grammar:
     """The words and tree symbols of a parser's dictionaries."""
 
-    def __init__(self, source: Dictionary, target: Dictionary) -> None:
+    def __init__(self, source: SearchDictionary, target: SearchDictionary) -> None:
         self.source, self.target = source, target
 
     @cached_property
@@ -171,7 +171,7 @@ class Grammar:
         return WellFormedTrees(self.tables.to(device), words, most, MAX_OPENINGS)
 
 
-def symbols_of(dictionary: Dictionary) -> list[str | None]:
+def symbols_of(dictionary: SearchDictionary) -> list[str | None]:
     """Return a dictionary's symbols by number; None for special symbols and filling."""
     return [
         None if number < dictionary.nspecial or symbol.startswith("madeupword") else symbol

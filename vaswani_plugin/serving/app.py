@@ -42,7 +42,7 @@ from vaswani_plugin.serving.texts import (
     number_of,
     texts_of,
 )
-from vaswani_plugin.serving.work import BUSY, Options, Service, log
+from vaswani_plugin.serving.work import BUSY, BatchOptions, Service, log
 from vaswani_plugin.text.lines import read_lines
 
 Answer = TypeVar("Answer")
@@ -234,7 +234,9 @@ class Routes:
         self.gate.check(fields.get("api_key"), request.client.host if request.client else "")
         return fields
 
-    async def _search(self, request: Request, sentences: list[str], options: Options) -> list[Any]:
+    async def _search(
+        self, request: Request, sentences: list[str], options: BatchOptions
+    ) -> list[Any]:
         counts = {"lines": len(sentences), "characters": sum(map(len, sentences))}
         request.state.counts = counts
         work = self.service.translate(sentences, options)
@@ -246,7 +248,7 @@ class Routes:
         languages = self.service.languages
         fields = await self._read(request)
         wanted = TranslationRequest.from_fields(fields, languages, self.limits)
-        found = await self._search(request, wanted.sentences, Options(1 + wanted.alternatives))
+        found = await self._search(request, wanted.sentences, BatchOptions(1 + wanted.alternatives))
         texts = [[hypothesis.text for hypothesis in each.hypotheses] for each in found]
         return JSONResponse(wanted.answer(texts, languages))
 
@@ -276,7 +278,7 @@ class Routes:
         fields = await self._read(request)
         layout = Layout("\n".join(texts_of(fields, self.limits)), self.service.languages)
         nbest = number_of(fields, "nbest", 1, 1 + self.limits.alternatives)
-        found = await self._search(request, layout.sentences, Options(nbest, align=True))
+        found = await self._search(request, layout.sentences, BatchOptions(nbest, align=True))
         lines = [
             vars(each) | {"hypotheses": [h._asdict() for h in each.hypotheses]} for each in found
         ]

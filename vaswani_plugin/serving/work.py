@@ -39,7 +39,7 @@ def log(event: str, **fields: Any) -> None:
     sys.stderr.flush()
 
 
-class Options(NamedTuple):
+class BatchOptions(NamedTuple):
     """Options of the search; pieces with the same options share a batch."""
 
     nbest: int = 1
@@ -51,7 +51,7 @@ class _Request:
     """The pieces of one request; those before `next` are in a batch or decoded."""
 
     pieces: Sequence[Piece]
-    options: Options
+    options: BatchOptions
     answer: asyncio.Future[list[Any]]
     next: int = 0
     found: dict[int, Any] = field(default_factory=dict)
@@ -77,7 +77,9 @@ class Batcher:
     None between batches.
     """
 
-    def __init__(self, decode: Callable[[list[Piece], Options], list[Any]], limits: Limits) -> None:
+    def __init__(
+        self, decode: Callable[[list[Piece], BatchOptions], list[Any]], limits: Limits
+    ) -> None:
         self.limits, self._decode = limits, decode
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
         self._requests: deque[_Request] = deque()
@@ -113,7 +115,7 @@ class Batcher:
         if self.queued + pieces > self.limits.queue:
             raise Refusal(503, "Too many texts are waiting: try again later", BUSY)
 
-    async def decode(self, pieces: Sequence[Piece], options: Options) -> list[Any]:
+    async def decode(self, pieces: Sequence[Piece], options: BatchOptions) -> list[Any]:
         """The result of each piece, in order; what decoding raised for any of them is raised.
 
         A caller that is cancelled drops its waiting pieces. A full queue is a `Refusal` (503).
@@ -178,7 +180,7 @@ class Batcher:
             self._arrived.clear()
         return batch
 
-    def _decode_each(self, pieces: list[Piece], options: Options) -> list[Any]:
+    def _decode_each(self, pieces: list[Piece], options: BatchOptions) -> list[Any]:
         """The result of each piece, or the error that the piece causes by itself."""
         try:
             return self._decode(pieces, options)
@@ -219,12 +221,12 @@ class Service:
             for name, count in counts.items():
                 self._counts[name].inc(count)
 
-    def _decode(self, pieces: list[Piece], options: Options) -> list[Any]:
+    def _decode(self, pieces: list[Piece], options: BatchOptions) -> list[Any]:
         beam = max(self.beam, options.nbest)
         return self.translator.decode(pieces, beam=beam, **options._asdict())
 
     async def translate(
-        self, texts: list[str], options: Options
+        self, texts: list[str], options: BatchOptions
     ) -> tuple[list["Translation"], int]:
         """A `Translation` of each text, and how many subwords all have."""
         if sum(map(len, texts)) > SHORT:
