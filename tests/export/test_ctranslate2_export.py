@@ -17,7 +17,7 @@ from vaswani_plugin.export.ctranslate2_export import (
     transformer_spec,
     write_spec,
 )
-from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
+from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.inference import ctranslate2_engine
 from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
 
@@ -25,8 +25,8 @@ LENGTHS = [(9, 7), (4, 11), (12, 2), (2, 5)]
 EOS = 2
 
 
-def config(**changes) -> VaswaniTransformerConfig:
-    return VaswaniTransformerConfig(**{**SIZES, **changes})
+def config(**changes) -> VaswaniTransformer.Config:
+    return VaswaniTransformer.Config(**{**SIZES, **changes})
 
 
 def spec_of(model, symbols: list[str], **changes):

@@ -22,7 +22,6 @@ from vaswani_plugin.export.stock_fairseq import (
     stock_options,
     stock_task,
 )
-from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
 
 LENGTHS = [(9, 7), (4, 11), (12, 2), (2, 5)]
@@ -115,7 +114,7 @@ def convert(state: dict, task: SimpleNamespace) -> tuple[dict, dict]:
 
 def imported(state: dict, task: SimpleNamespace) -> VaswaniTransformer:
     weights, config = convert(state, task)
-    model = VaswaniTransformer.build_model(VaswaniTransformerConfig(**config), task).eval()
+    model = VaswaniTransformer.build_model(VaswaniTransformer.Config(**config), task).eval()
     model.load_state_dict(weights)
     return model
 

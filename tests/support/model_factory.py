@@ -10,7 +10,6 @@ from omegaconf import OmegaConf
 from torch.nn.utils.rnn import pad_sequence
 
 from vaswani_plugin.export.stock_fairseq import stock_model
-from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.modules.parser import ParserDecoder
 from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder
@@ -45,7 +44,7 @@ def make_task(symbols: int = 23) -> SimpleNamespace:
 def make_model(task: SimpleNamespace | None = None, seed: int = 1, **changes) -> VaswaniTransformer:
     """A small model of ours in evaluation mode."""
     torch.manual_seed(seed)
-    cfg = OmegaConf.structured(VaswaniTransformerConfig(**{**SIZES, **changes}))
+    cfg = OmegaConf.structured(VaswaniTransformer.Config(**{**SIZES, **changes}))
     return VaswaniTransformer.build_model(cfg, task or make_task()).eval()
 
 
@@ -77,7 +76,7 @@ def attention_weights(
 def make_stock_twin(model: VaswaniTransformer) -> TransformerModel:
     """fairseq's stock Transformer with the weights of `model`, which must use its sinusoids."""
     twin = {"positions": "sinusoidal-fairseq", "layer_norm_eps": 1e-5}
-    cfg = VaswaniTransformerConfig(**SIZES, **twin)
+    cfg = VaswaniTransformer.Config(**SIZES, **twin)
     weights, options = stock_model(model.state_dict(), cfg)
     task = SimpleNamespace(
         source_dictionary=model.encoder.dictionary, target_dictionary=model.decoder.dictionary

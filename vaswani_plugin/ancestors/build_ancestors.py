@@ -60,13 +60,8 @@ def build_recurrent_language_model(
     kind: type[RecurrentLanguageModel] = RecurrentLanguageModel,
 ) -> RecurrentLanguageModel:
     """Build the LSTM language model."""
-    dropouts = Dropouts(
-        outputs=cfg.dropout,
-        hidden=cfg.hidden_dropout,
-        inputs=cfg.input_dropout,
-        words=cfg.word_dropout,
-        weights=cfg.weight_dropout,
-    )
+    of_layers = cfg.dropout, cfg.hidden_dropout, cfg.input_dropout
+    dropouts = Dropouts(*of_layers, words=cfg.word_dropout, weights=cfg.weight_dropout)
     sizes = cfg.d_model, cfg.units, cfg.layers
     return kind(len(dictionary), dictionary.pad(), *sizes, dropouts)
 

@@ -14,15 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 import torch.nn.functional as F
-from fairseq.data import Dictionary
-from fairseq.models import register_model
 from torch import Tensor, nn
 
-from vaswani_plugin.ancestors.build_ancestors import (
-    build_one_layer,
-    build_recurrent,
-    build_recurrent_language_model,
-)
+from vaswani_plugin.ancestors.build_ancestors import build_recurrent
 from vaswani_plugin.ancestors.families import (
     ATTENTION_LSTM,
     LSTM_LANGUAGE_MODEL,
@@ -39,18 +33,14 @@ from vaswani_plugin.ancestors.recurrent import (
     reordered,
 )
 from vaswani_plugin.ancestors.recurrent_language_model import RecurrentLanguageModel
-from vaswani_plugin.fairseq_plugin.configurations import (
-    configuration_of,
-    fairseq_dataclass,
-    text_positions,
-)
+from vaswani_plugin.fairseq_plugin.configurations import configuration_of
 from vaswani_plugin.fairseq_plugin.models._common import (
     CausalDecoder,
     EncoderOut,
     IncrementalState,
     SourceEncoder,
     TranslationModel,
-    register_rows,
+    registered,
 )
 from vaswani_plugin.fairseq_plugin.models.language_models import (
     CausalLanguageModel,
@@ -59,13 +49,6 @@ from vaswani_plugin.fairseq_plugin.models.language_models import (
 )
 from vaswani_plugin.model.build import accelerated
 from vaswani_plugin.model.families import Family
-
-Seq2SeqLSTMConfig = fairseq_dataclass(SEQ2SEQ_LSTM, "Seq2SeqLSTMConfig", __name__)
-AttentionLSTMConfig = fairseq_dataclass(ATTENTION_LSTM, "AttentionLSTMConfig", __name__)
-OneLayerConfig = fairseq_dataclass(ONE_LAYER, "OneLayerConfig", __name__)
-RecurrentLanguageModelConfig = fairseq_dataclass(
-    LSTM_LANGUAGE_MODEL, "RecurrentLanguageModelConfig", __name__
-)
 
 CACHE = "recurrent"
 
@@ -153,18 +136,14 @@ class LSTMTranslationModel(TranslationModel):
         return accelerated(model)
 
 
-@register_model(SEQ2SEQ_LSTM.model, dataclass=Seq2SeqLSTMConfig)
+@registered(SEQ2SEQ_LSTM)
 class VaswaniSeq2SeqLSTM(LSTMTranslationModel):
     """The decoder starts from the final h and c of every encoder layer."""
 
-    family = SEQ2SEQ_LSTM
 
-
-@register_model(ATTENTION_LSTM.model, dataclass=AttentionLSTMConfig)
+@registered(ATTENTION_LSTM)
 class VaswaniAttentionLSTM(LSTMTranslationModel):
     """The decoder starts from the final states of the encoder's two directions."""
-
-    family = ATTENTION_LSTM
 
 
 class OneLayerDecoder(OneLayerLanguageModel, TextDecoder):
@@ -178,18 +157,11 @@ class OneLayerDecoder(OneLayerLanguageModel, TextDecoder):
         return (features if features_only else self.output_layer(features)), {"attn": [None]}
 
 
-@register_model(ONE_LAYER.model, dataclass=OneLayerConfig)
+@registered(ONE_LAYER)
 class OneLayerModel(CausalLanguageModel):
     """The model of `--arch vaswani_lm_one_layer`; the lecture notes give no sizes."""
 
-    @staticmethod
-    def build_decoder(cfg: Any, dictionary: Dictionary) -> TextDecoder:
-        """See `build_one_layer`."""
-        limit = text_positions(cfg)
-        cfg = configuration_of(cfg, ONE_LAYER.configuration, max_target_positions=limit)
-        decoder: Any = build_one_layer(cfg, dictionary, OneLayerDecoder)
-        decoder.max_target_positions = limit
-        return decoder
+    kind = OneLayerDecoder
 
 
 class LSTMLanguageDecoder(RecurrentLanguageModel, TextDecoder):
@@ -225,17 +197,8 @@ class LSTMLanguageDecoder(RecurrentLanguageModel, TextDecoder):
         return (features if features_only else self.output_layer(features)), {"attn": [None]}
 
 
-@register_model(LSTM_LANGUAGE_MODEL.model, dataclass=RecurrentLanguageModelConfig)
+@registered(LSTM_LANGUAGE_MODEL)
 class LSTMLanguageModel(CausalLanguageModel):
     """The model of `--arch vaswani_lm_lstm`."""
 
-    @staticmethod
-    def build_decoder(cfg: Any, dictionary: Dictionary) -> TextDecoder:
-        """See `build_recurrent_language_model`."""
-        cfg = configuration_of(cfg, LSTM_LANGUAGE_MODEL.configuration)
-        decoder: Any = build_recurrent_language_model(cfg, dictionary, LSTMLanguageDecoder)
-        return decoder
-
-
-for each in (SEQ2SEQ_LSTM, ATTENTION_LSTM, ONE_LAYER, LSTM_LANGUAGE_MODEL):
-    register_rows(each)
+    kind = LSTMLanguageDecoder

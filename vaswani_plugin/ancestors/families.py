@@ -89,10 +89,8 @@ ONE_LAYER_ROWS = (
     ),
 )
 
-LITTLE_DROPOUT = {
-    **{"dropout": 0.1, "hidden_dropout": 0.1, "input_dropout": 0.1, "word_dropout": 0.0},
-    "weight_dropout": 0.1,
-}
+LITTLE_DROPOUT = dict.fromkeys(("dropout", "hidden_dropout", "input_dropout"), 0.1)
+LITTLE_DROPOUT |= {"word_dropout": 0.0, "weight_dropout": 0.1}
 LSTM_LANGUAGE_MODEL_ROWS = (
     Architecture("vaswani_lm_lstm", "Merity et al. 2017, Penn Treebank"),
     Architecture(

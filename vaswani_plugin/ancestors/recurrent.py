@@ -21,6 +21,8 @@ from vaswani_plugin.modules.attention import masked_softmax, scaled_dot_product_
 
 State = tuple[Tensor, Tensor]
 """h and c of every layer after the last step, each (N, B, D)."""
+Mask = Tensor | None
+Contexts = tuple[Tensor, Tensor]
 
 
 def initialize_uniformly(module: nn.Module) -> None:
@@ -145,9 +147,7 @@ class SourceContext(nn.Module, ABC):
         self.combine = nn.Linear(2 * width, width, bias=False)
 
     @abstractmethod
-    def contexts(
-        self, states: Tensor, memory: Tensor, mask: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+    def contexts(self, states: Tensor, memory: Tensor, mask: Mask) -> Contexts:
         """Compute c (B, T, D) and alpha (B, T, S); `mask` (B, 1, S) is False at padding."""
 
     def forward(
@@ -172,9 +172,7 @@ class DotAttention(SourceContext):
         super().__init__(width)
         self.scale = None if scaled else 1.0
 
-    def contexts(
-        self, states: Tensor, memory: Tensor, mask: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+    def contexts(self, states: Tensor, memory: Tensor, mask: Mask) -> Contexts:
         """See `SourceContext.contexts`."""
         return scaled_dot_product_attention(states, memory, memory, mask, self.scale)
 
@@ -188,9 +186,7 @@ class AdditiveAttention(SourceContext):
         self.of_source = nn.Linear(width, width, bias=False)
         self.score = nn.Linear(width, 1, bias=False)
 
-    def contexts(
-        self, states: Tensor, memory: Tensor, mask: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+    def contexts(self, states: Tensor, memory: Tensor, mask: Mask) -> Contexts:
         """See `SourceContext.contexts`."""
         hidden = self.of_state(states)[:, :, None] + self.of_source(memory)[:, None]  # (B, T, S, D)
         weights = masked_softmax(self.score(torch.tanh(hidden)).squeeze(-1), mask)  # (B, T, S)
@@ -200,9 +196,7 @@ class AdditiveAttention(SourceContext):
 class MeanContext(SourceContext):
     """The same context at every step: alpha_ij = 1/S for every state."""
 
-    def contexts(
-        self, states: Tensor, memory: Tensor, mask: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+    def contexts(self, states: Tensor, memory: Tensor, mask: Mask) -> Contexts:
         """See `SourceContext.contexts`."""
         if mask is None:
             mask = memory.new_ones(memory.size(0), 1, memory.size(1), dtype=torch.bool)

@@ -12,7 +12,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II
 
 from vaswani_plugin.model.configuration import Checkpointed, check_ranges
-from vaswani_plugin.model.families import LANGUAGE_MODEL, TRANSLATOR, Family
+from vaswani_plugin.model.families import Family
 
 Kind = TypeVar("Kind", bound=Checkpointed)
 OF_A_TEXT = {
@@ -23,8 +23,11 @@ OF_A_TEXT = {
 """What a language model's dataclass takes from its task."""
 
 
-def fairseq_dataclass(family: Family, name: str, module: str = __name__) -> type[FairseqDataclass]:
-    """Derive fairseq's dataclass of a family's configuration; `name` is in the module `module`."""
+def fairseq_dataclass(family: Family, model: type) -> type[FairseqDataclass]:
+    """Derive fairseq's dataclass of a family's configuration, for an attribute `Config` of a model.
+
+    There those find it who unpickle it.
+    """
     kind = family.configuration
     hints, made = get_type_hints(kind), []
     has_positions = "max_target_positions" in hints
@@ -42,17 +45,14 @@ def fairseq_dataclass(family: Family, name: str, module: str = __name__) -> type
         shown = field(default=each.default, metadata={"help": each.metadata["help"]})
         made.append((each.name, hint, shown))
     made += [(n, hint, field(default=II(f"task.{n}"))) for n, hint in of_task.items()]
-    own = {"__doc__": kind.__doc__, "__module__": module}
-    return make_dataclass(name, made, bases=(FairseqDataclass,), namespace=own)
+    own = {"__doc__": kind.__doc__, "__module__": model.__module__}
+    own["__qualname__"] = f"{model.__qualname__}.Config"
+    return make_dataclass("Config", made, bases=(FairseqDataclass,), namespace=own)
 
 
 @cache
 def _choices(words: tuple[str, ...]) -> type[enum.Enum]:
     return ChoiceEnum(list(words))
-
-
-VaswaniTransformerConfig = fairseq_dataclass(TRANSLATOR, "VaswaniTransformerConfig")
-VaswaniLanguageModelConfig = fairseq_dataclass(LANGUAGE_MODEL, "VaswaniLanguageModelConfig")
 
 
 def configuration_of(cfg: Any, kind: type[Kind], **more: Any) -> Kind:
@@ -66,8 +66,3 @@ def configuration_of(cfg: Any, kind: type[Kind], **more: Any) -> Kind:
     made = kind(**{n: str(v) if isinstance(v, enum.Enum) else v for n, v in given.items()})
     check_ranges(made)
     return made
-
-
-def text_positions(cfg: Any) -> int:
-    """Positions of a language model: --max-target-positions, else the length of a sample."""
-    return cfg.max_target_positions or cfg.tokens_per_sample + bool(cfg.add_bos_token)

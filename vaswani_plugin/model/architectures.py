@@ -25,7 +25,9 @@ class Architecture:
 
 
 TINY = {"encoder_layers": 4, "decoder_layers": 4, "d_model": 128, "d_ff": 256, "heads": 4}
+DEBUG = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 32, "d_ff": 64, "heads": 4}
 BIG = {"d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.3}
+OWN = {"initial_weights": "own"}
 
 ARCHITECTURES = (
     Architecture("vaswani_base", "Table 3, base", {}, 65),
@@ -56,30 +58,17 @@ ARCHITECTURES = (
     Architecture("vaswani_tiny", "ours, after Wu et al. 2021", TINY),
     Architecture("vaswani_base_prenorm", "tensor2tensor's later default", {"norm": "pre"}),
     Architecture("vaswani_tiny_prenorm", "ours, with the same", {**TINY, "norm": "pre"}),
-    Architecture(
-        "vaswani_debug",
-        "ours, for tests",
-        {
-            **{"encoder_layers": 2, "decoder_layers": 2, "d_model": 32, "d_ff": 64, "heads": 4},
-            "initial_weights": "own",
-        },
-    ),
+    Architecture("vaswani_debug", "ours, for tests", DEBUG | OWN),
 )
 
-PARSER_TINY = {
-    **{"encoder_layers": 4, "decoder_layers": 4, "d_model": 192, "d_ff": 512, "heads": 4},
-    **{"dropout": 0.2, "share_embeddings": "decoder", "initial_weights": "own"},
-}
-
+OF_PARSERS = {"share_embeddings": "decoder", **OWN}
+PARSER_TINY = {**TINY, "d_model": 192, "d_ff": 512, "dropout": 0.2, **OF_PARSERS}
+DEEP = {"encoder_layers": 4, "decoder_layers": 4, "d_model": 1024}
 PARSERS = (
     Architecture(
         "vaswani_parser",
         "section 6.3; dropout: the authors' code",
-        {
-            **{"encoder_layers": 4, "decoder_layers": 4, "d_model": 1024},
-            **{"dropout": 0.2, "attention_dropout": 0.2, "share_embeddings": "decoder"},
-            "initial_weights": "own",
-        },
+        {**DEEP, "dropout": 0.2, "attention_dropout": 0.2, **OF_PARSERS},
     ),
     Architecture("vaswani_parser_tiny", "ours", PARSER_TINY),
     Architecture(
@@ -87,26 +76,14 @@ PARSERS = (
         "ours, for small treebanks: the decoder is handed the next word",
         {**PARSER_TINY, "next_word": True},
     ),
-    Architecture(
-        "vaswani_parser_debug",
-        "ours, for tests",
-        {
-            **{"encoder_layers": 2, "decoder_layers": 2, "d_model": 32, "d_ff": 64, "heads": 4},
-            **{"share_embeddings": "decoder", "initial_weights": "own"},
-        },
-    ),
+    Architecture("vaswani_parser_debug", "ours, for tests", DEBUG | OF_PARSERS),
 )
 
+LM_TINY, LM_DEBUG = (
+    {key: value for key, value in row.items() if key != "encoder_layers"} for row in (TINY, DEBUG)
+)
 LANGUAGE_MODELS = (
     Architecture("vaswani_lm_base", "Table 3, base, without its encoder"),
-    Architecture(
-        "vaswani_lm_tiny",
-        "ours, as wide as vaswani_tiny",
-        {"decoder_layers": 4, "d_model": 128, "d_ff": 256, "heads": 4},
-    ),
-    Architecture(
-        "vaswani_lm_debug",
-        "ours, for tests",
-        {**{"decoder_layers": 2, "d_model": 32, "d_ff": 64, "heads": 4}, "initial_weights": "own"},
-    ),
+    Architecture("vaswani_lm_tiny", "ours, as wide as vaswani_tiny", LM_TINY),
+    Architecture("vaswani_lm_debug", "ours, for tests", LM_DEBUG | OWN),
 )

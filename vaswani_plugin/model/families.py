@@ -6,7 +6,7 @@ costs nothing to read. The records of other rooms stand there; here is where the
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -67,27 +67,24 @@ class Family:
 
 _BUILD, _ROWS = "vaswani_plugin.model.build:", "vaswani_plugin.model.architectures:"
 _FAIRSEQ = "vaswani_plugin.fairseq_plugin.models."
-_TRANSFORMER: dict[str, Any] = {
-    "configuration": Configuration,
-    "builder": _BUILD + "build",
-    "adapter": "vaswani_plugin.search.models:TransformerModel",
-    "registration": _FAIRSEQ + "transformer",
-}
 TRANSLATOR = Family(
     "Translation (section 3, Table 3)",
     TRANSFORMER,
     TRANSLATION,
+    Configuration,
     table=_ROWS + "ARCHITECTURES",
+    builder=_BUILD + "build",
+    adapter="vaswani_plugin.search.models:TransformerModel",
+    registration=_FAIRSEQ + "transformer",
     remark="Table 3 (D), label smoothing 0.0 and 0.2: vaswani_base with --label-smoothing.",
-    **_TRANSFORMER,
 )
-PARSER = Family(
-    "Constituency parsing (section 6.3)",
-    TRANSFORMER,
-    PARSING,
+PARSER = replace(
+    TRANSLATOR,
+    title="Constituency parsing (section 6.3)",
+    task=PARSING,
     table=_ROWS + "PARSERS",
     target_rows=128,
-    **_TRANSFORMER,
+    remark="",
 )
 LANGUAGE_MODEL = Family(
     "Language models, decoder only",

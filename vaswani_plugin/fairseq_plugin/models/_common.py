@@ -11,10 +11,10 @@ from typing import Any, Self
 import numpy as np
 import torch
 from fairseq.models import (
-    MODEL_DATACLASS_REGISTRY,
     FairseqEncoder,
     FairseqEncoderDecoderModel,
     FairseqIncrementalDecoder,
+    register_model,
     register_model_architecture,
 )
 from hydra.core.config_store import ConfigStore
@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.fairseq_plugin.configurations import fairseq_dataclass
 from vaswani_plugin.model.architectures import Architecture
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.model.families import Family
@@ -163,18 +164,28 @@ def _call(layer: nn.Module, *arguments: Any, **options: Any) -> Any:
     return layer(*arguments, **options)
 
 
-def register_rows(family: Family) -> None:
-    """Make each row an `--arch`, and for Hydra a value of `model`.
+def registered(*families: Family) -> Callable[[type], type]:
+    """Register a model of fairseq's for families of one configuration, which makes its flags.
 
-    fairseq itself registers the row with the model's own name.
+    Each row is an `--arch`, and for Hydra a value of `model`. fairseq itself registers the row with
+    the model's own name.
     """
-    for row in family.rows:
-        if row.name != family.model:
-            keys = partial(_set_unset_keys, family, row)
-            register_model_architecture(family.model, row.name)(keys)
-            node = MODEL_DATACLASS_REGISTRY[family.model](**row.changes)
-            node._name = family.model
-            ConfigStore.instance().store(row.name, node, "model", provider="vaswani_plugin")
+
+    def register(model: Any) -> type:
+        name, model.family = families[0].model, families[0]
+        model.Config = fairseq_dataclass(model.family, model)
+        register_model(name, dataclass=model.Config)(model)
+        for family in families:
+            for row in family.rows:
+                if row.name != name:
+                    keys = partial(_set_unset_keys, family, row)
+                    register_model_architecture(name, row.name)(keys)
+                    node = model.Config(**row.changes)
+                    node._name = name
+                    ConfigStore.instance().store(row.name, node, "model", provider="vaswani_plugin")
+        return model
+
+    return register
 
 
 def _set_unset_keys(family: Family, row: Architecture, args: argparse.Namespace) -> None:

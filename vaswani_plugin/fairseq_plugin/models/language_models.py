@@ -3,29 +3,22 @@
 Axes: B batch, T tokens, D d_model, H heads, V vocabulary.
 """
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
-from fairseq.data import Dictionary
-from fairseq.models import FairseqLanguageModel, register_model
+from fairseq.models import FairseqLanguageModel
 from torch import Tensor
 
-from vaswani_plugin.fairseq_plugin.configurations import (
-    VaswaniLanguageModelConfig,
-    configuration_of,
-    text_positions,
-)
+from vaswani_plugin.fairseq_plugin.configurations import configuration_of
 from vaswani_plugin.fairseq_plugin.models._common import (
     CausalDecoder,
     IncrementalState,
     ProjectedLoss,
-    register_rows,
+    registered,
     set_training_switches,
 )
-from vaswani_plugin.model.build import accelerated, build_language_model
-from vaswani_plugin.model.configuration import Configuration
-from vaswani_plugin.model.families import LANGUAGE_MODEL
-from vaswani_plugin.modules.transformer import LanguageModel
+from vaswani_plugin.model.build import accelerated
+from vaswani_plugin.model.families import LANGUAGE_MODEL, Family
+from vaswani_plugin.modules.transformer import LanguageModel, Stack
 
 Extra = dict[str, list[Tensor | None]]
 
@@ -43,15 +36,26 @@ class TextDecoder(CausalDecoder):
 
 
 class CausalLanguageModel(ProjectedLoss, FairseqLanguageModel):
-    """A language model in which one matrix embeds and projects; a subclass builds its decoder."""
+    """A language model in which one matrix embeds and projects; a subclass has its decoder."""
 
-    build_decoder: ClassVar[Callable[[Any, Dictionary], TextDecoder]]
+    family: ClassVar[Family]
+    kind: ClassVar[type[TextDecoder]]
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "CausalLanguageModel":
-        """Build the model of a configuration; missing fields get their defaults."""
-        decoder = cls.build_decoder(cfg, task.source_dictionary)
-        decoder.dictionary = task.source_dictionary
+        """Build the model of a configuration; missing fields get their defaults.
+
+        Its positions are --max-target-positions, or else as many as a sample has tokens.
+        """
+        limit = {}
+        if "max_target_positions" in cls.family.configuration.__dataclass_fields__:
+            sample = cfg.tokens_per_sample + bool(cfg.add_bos_token)
+            limit["max_target_positions"] = cfg.max_target_positions or sample
+        cfg = configuration_of(cfg, cls.family.configuration, **limit)
+        decoder = cls.family.build(cfg, None, task.source_dictionary, kind=cls.kind)
+        vars(decoder).update(limit, dictionary=task.source_dictionary)
+        if isinstance(decoder, Stack):
+            set_training_switches(decoder, cfg)
         return accelerated(cls(decoder))
 
 
@@ -76,19 +80,8 @@ class LanguageDecoder(LanguageModel, TextDecoder):
         return (x if features_only else self.output_layer(x)), {"attn": [None]}
 
 
-@register_model(LANGUAGE_MODEL.model, dataclass=VaswaniLanguageModelConfig)
+@registered(LANGUAGE_MODEL)
 class VaswaniLanguageModel(CausalLanguageModel):
     """The right half of Figure 1 without attention to a source."""
 
-    @staticmethod
-    def build_decoder(cfg: Any, dictionary: Dictionary) -> TextDecoder:
-        """See `build_language_model`."""
-        limit = text_positions(cfg)
-        cfg = configuration_of(cfg, Configuration, max_target_positions=limit)
-        decoder: Any = build_language_model(cfg, dictionary, LanguageDecoder)
-        decoder.max_target_positions = limit
-        set_training_switches(decoder, cfg)
-        return decoder
-
-
-register_rows(LANGUAGE_MODEL)
+    kind = LanguageDecoder

@@ -9,17 +9,16 @@ Axes: B batch, S source length, T target length, D d_model, H heads, V vocabular
 from typing import Any
 
 import numpy as np
-from fairseq.models import register_model
 from torch import Tensor
 
-from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig, configuration_of
+from vaswani_plugin.fairseq_plugin.configurations import configuration_of
 from vaswani_plugin.fairseq_plugin.models._common import (
     CausalDecoder,
     EncoderOut,
     IncrementalState,
     SourceEncoder,
     TranslationModel,
-    register_rows,
+    registered,
     set_training_switches,
 )
 from vaswani_plugin.model.build import accelerated, build
@@ -130,7 +129,7 @@ class VaswaniParserDecoder(ParserDecoder, VaswaniDecoder):
     """`modules.parser.ParserDecoder` as fairseq's models expect it."""
 
 
-@register_model(TRANSLATOR.model, dataclass=VaswaniTransformerConfig)
+@registered(TRANSLATOR, PARSER)
 class VaswaniTransformer(TranslationModel):
     """Figure 1. `--arch` names a row of `vaswani_plugin/model/architectures.py`."""
 
@@ -147,7 +146,3 @@ class VaswaniTransformer(TranslationModel):
         for stack in (built.encoder, built.decoder):
             set_training_switches(stack, cfg)
         return accelerated(cls.joined(built.encoder, built.decoder, cfg, task))
-
-
-register_rows(TRANSLATOR)
-register_rows(PARSER)
