@@ -26,10 +26,7 @@ EXCEPTIONS = {
 # Everything else knows neither. `model` and up may know torch; `metrics` and `text` do not.
 WITHOUT_TORCH = {"errors", "processor", "ranges", "version", "text", "metrics"}
 WITH_FAIRSEQ = {"fairseq_plugin"}
-KNOW_FAIRSEQ = {
-    "export/stock_fairseq.py": "reads and writes fairseq's own transformer",
-    "ancestors/fairseq_adapters.py": "delete the folder, and nothing of it is left in fairseq",
-}
+KNOW_FAIRSEQ = {"export/stock_fairseq.py": "reads and writes fairseq's own transformer"}
 # What imports files of ours inside functions, and why. `cli` does so to start in a quarter second.
 INSIDE_FUNCTIONS = {
     "inference/bundle.py": "a bundle for CTranslate2 needs no torch",
