@@ -36,6 +36,7 @@ REMEDY = (
 PACKAGES = {"torch": "torch", "fairseq": "fairseq-fixed", "plugin": "vaswani-plugin"}
 LIMITS = re.compile(r"'max_update': (\d+), 'stop_time_hours': ([\d.]+)")
 PATIENCE = re.compile(r"'patience': \d")  # -1: validation does not end the training
+UNKNOWN = re.compile("UNKNOWNTOKENIN(HYP|REF)")
 RECORD = re.compile(r"\| (train_inner|valid|sample) \| (\{.*\})$")
 OF_THE_TRAINING = ("_name", "dropout", "attention_dropout", "activation_dropout", "compile")
 OF_THE_TRAINING += ("checkpoint_activations", "max_source_positions", "max_target_positions")
@@ -55,7 +56,7 @@ def progress(log: str) -> None:
     picture = path.parents[1] / f"{path.stem.replace('train', 'curves')}.png"
     shape = "{percentage:3.0f}% {bar} {desc}"
     bar = tqdm(disable=not terminal, bar_format=shape, dynamic_ncols=True)
-    total, hours, before, valid, best = 0, 0.0, 0.0, "", -math.inf
+    total, hours, before, valid = 0, 0.0, 0.0, ""
     first, shown, free, samples, undrawn = None, -math.inf, 0.0, [], False
     for line in sys.stdin:
         sys.stdout.write(line)
@@ -70,22 +71,26 @@ def progress(log: str) -> None:
             continue
         record, now = json.loads(found[2]), time.monotonic()
         if found[1] == "sample":
-            samples += [f"  {key:12} {as_text(value)}" for key, value in record.items()] + [""]
+            for key, text in record.items():
+                if "▁" in text:  # BLEU of pieces leaves sentencepiece's
+                    text = text.replace(" ", "").replace("▁", " ").strip()
+                samples.append(f"  {key:12} {UNKNOWN.sub('<unk>', text)}")
+            samples.append("")
         elif found[1] == "valid":
-            score = float(record.get("valid_bleu", -float(record["valid_loss"])))
+            best = next((key for key in record if key.startswith("valid_best_")), "valid_loss")
+            is_best = record[best] == record[best.replace("best_", "")]  # of all starts
             valid, undrawn = f", validation {record['valid_loss']}", True
             text = f"update {int(record['valid_num_updates']):,}: validation loss "
             text += f"{record['valid_loss']}, perplexity {record['valid_ppl']}"
             for key, name in (("bleu", "BLEU"), ("chrf", "chrF")):
                 text += f", {name} {record[f'valid_{key}']}" if f"valid_{key}" in record else ""
-            text += ", the best so far" if score > best else f", best: {abs(best):.2f}"
+            text += ", the best so far" if is_best else f", best: {record[best]}"
             lines = [each[:width] for each in (text, *samples[:-1])]
             tqdm.write("\n".join(lines), file=sys.stderr)
-            best, samples = max(best, score), []
+            samples = []
             if now > free:
                 draw_curves(path, picture)
-                undrawn = False
-                free = time.monotonic() + 50 * (time.monotonic() - now)
+                undrawn, free = False, time.monotonic() + 50 * (time.monotonic() - now)
         elif float(record["ups"]) > 0:  # of its first update fairseq knows none
             done, wall = int(record["num_updates"]), float(record.get("wall", 0))
             first = first or (done, wall)
@@ -95,9 +100,8 @@ def progress(log: str) -> None:
             left = (total - done) * pace
             if hours:
                 left = max(0, min(left, 3600 * hours - before - wall))
-            speed, loss = f"{float(record['wps']):,.0f} tokens/s", f"loss {record['loss']}{valid}"
-            left = f"at most {math.ceil(left / 60):,} min left"
-            text = f"{done:,}/{total:,} updates, {left}, {speed}, {loss}"
+            text = f"{done:,}/{total:,} updates, at most {math.ceil(left / 60):,} min left, "
+            text += f"{float(record['wps']):,.0f} tokens/s, loss {record['loss']}{valid}"
             bar.n = done
             bar.set_description_str(text)
             if not terminal and now - shown > 30:
@@ -106,13 +110,6 @@ def progress(log: str) -> None:
     bar.close()
     if undrawn:
         draw_curves(path, picture)
-
-
-def as_text(pieces: str) -> str:
-    """A logged translation as running text: BLEU of pieces leaves sentencepiece's."""
-    if "▁" in pieces:
-        pieces = pieces.replace(" ", "").replace("▁", " ").strip()
-    return re.sub("UNKNOWNTOKENIN(HYP|REF)", "<unk>", pieces)
 
 
 def draw_curves(log: Path, picture: Path) -> None:

@@ -132,7 +132,10 @@ INNER = (
     '2026 | INFO | train_inner | {{"epoch": 1, "loss": "{1}", "ppl": "8", "wps": "500", '
     '"wpb": "100", "num_updates": "{0}", "lr": "0.003", "gnorm": "1.5", "wall": "{0}"}}\n'
 )
-VALID = '2026 | INFO | valid | {{"epoch": 1, "valid_loss": "{1}", "valid_num_updates": "{0}"}}\n'
+VALID = (
+    '2026 | INFO | valid | {{"epoch": 1, "valid_loss": "{1}", "valid_bleu": "{1}", '
+    '"valid_num_updates": "{0}"}}\n'
+)
 
 
 @pytest.fixture
@@ -154,7 +157,9 @@ def test_curves_have_a_first_a_best_and_a_last_value(log) -> None:
     assert (loss["first"], loss["best"], loss["best_update"]) == (9, 3, 2)
     assert (loss["last"], loss["last_update"], loss["not_finite"]) == (4, 4, 1)
     assert (loss["updates"], loss["y"]) == ([1, 2, 3, 4], [9, 3, None, 4])
-    assert found["lr"]["best"] is None and found["valid loss"]["y"] == [7]
+    assert found["lr"]["best"] is None and found["valid loss"]["y"] == found["valid bleu"]["y"] == [
+        7
+    ]
     text = vaswani("curves", path, "--label", "mine").out
     assert text.split("\n")[2].split() == ["mine", "loss", "9", "3", "2", "4", "4"]
     assert "mine: loss: 1 of 4 values are no finite numbers" in text
@@ -177,7 +182,20 @@ def test_curves_are_drawn_together(log, tmp_path, monkeypatch) -> None:
     assert {line.get_label() for line in lr.lines} == {"first", "second"}
 
 
-def test_curves_of_a_recipes_folder(log, tmp_path) -> None:
-    (tmp_path / "my run" / "logs").mkdir(parents=True)
-    log((1, 9)).rename(tmp_path / "my run" / "logs" / "train.log")
-    assert as_json("curves", tmp_path / "my run")["runs"][0]["label"] == "my run"
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        (["logs/train.log", "logs/train-old.log"], ["my run"]),
+        (
+            ["logs/train-forwards.log", "logs/train-reversed.log"],
+            ["train-forwards", "train-reversed"],
+        ),
+        (["trainings/a-1/train.log", "trainings/b-1/train.log"], ["a-1", "b-1"]),
+    ],
+)
+def test_curves_of_a_folder(log, names, labels, tmp_path) -> None:
+    for name in names:
+        path = tmp_path / "my run" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        log((1, 9)).rename(path)
+    assert [run["label"] for run in as_json("curves", tmp_path / "my run")["runs"]] == labels

@@ -8,6 +8,8 @@ import torch
 from toy_bundle import SENTENCES, write_toy_bundle
 
 from vaswani_plugin import Translator
+from vaswani_plugin.text.binary import binarize
+from vaswani_plugin.text.training_log import TrainingRun
 
 GERMAN = [f"Das {word} ist hier." for word in ("Haus", "Boot", "Kind", "Tier", "Wasser")]
 
@@ -57,3 +59,25 @@ def test_a_model_that_ignores_its_sources_has_one_loss(work):
     token_scores = [value for score in translator.score(pairs) for value in score.token_scores]
     assert own == pytest.approx(others, rel=1e-6) == pytest.approx(-fmean(token_scores))
     assert learned.losses(translator, [long, *pairs[:1]]) == []
+
+
+@pytest.mark.parametrize(
+    ("train", "valid", "test", "said"),
+    [
+        (1.0, (2.0, 2.5), "a b", ["The loss is 1.00 bits on the training text and at best 2.00"]),
+        (2.2, (2.5, 2.0), "a b", ["Validation was still getting better: the same command with"]),
+        (2.2, (2.0, 2.5), "a b a b", ["The loss is 2.20", "100% of the test sources are longer"]),
+        (2.2, (2.0, 2.5), "a c", ["The loss is 2.20", "33.3% of the test sources' pieces"]),
+    ],
+)
+def test_what_would_help_next(tmp_path, train, valid, test, said):
+    """By the curves, by unknown pieces, and by sentences that are longer than in training."""
+    curves = [{"loss": train}], [{"loss": loss} for loss in valid]
+    training = TrainingRun("vaswani_tiny", 9, 40, 1.0, 1.0, 1.0, *curves)
+    (tmp_path / "data-bin").mkdir()
+    for name, text in (("train", "a b\n" * 9), ("test", f"{test}\n")):
+        (tmp_path / name).write_text(text)
+        prefix = tmp_path / "data-bin" / f"{name}.en-pt-BR.en"
+        binarize(str(tmp_path / name), prefix, [("a", 1), ("b", 1)], 1)
+    found = learned.advice(tmp_path, training)
+    assert [line[: len(start)] for line, start in zip(found, said, strict=True)] == said

@@ -143,7 +143,7 @@ def curves(
     Example: vaswani curves work/multi30k other/train.log --label ours theirs --output curves.png
 
     Args:
-        log: a log of fairseq-train, or a recipe's work folder.
+        log: a log of fairseq-train, or the work folder of a recipe or an experiment.
         label: a name for each log, in the same order (default: the paths).
         series: what to show; loss and ppl include the validation's (default: all that the logs
             hold).
@@ -152,13 +152,14 @@ def curves(
     from vaswani_plugin.figures import curves as figure
     from vaswani_plugin.figures.figures import check_plot_path
 
-    if label and len(label) != len(log):
-        raise UserError(f"--label: {len(label)} names for {len(log)} logs")
+    logs = [each for path in log for each in figure.logs_of(path)]
+    if label and len(label) != len(logs):
+        raise UserError(f"--label: {len(label)} names for {len(logs)} logs")
     if output:
         check_plot_path(output)
-    labels: list[str | None] = [*label] if label else [None] * len(log)
+    labels: list[str | None] = [*label] if label else [None] * len(logs)
     names = list(dict.fromkeys(series or figure.SERIES))
-    runs = [figure.read_run(path, name, names) for path, name in zip(log, labels, strict=True)]
+    runs = [figure.read_run(path, name, names) for path, name in zip(logs, labels, strict=True)]
     present = {key.split()[-1] for each in runs for key in each["series"]}
     for name in series or names[:1]:
         if name not in present:

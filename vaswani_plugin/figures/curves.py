@@ -22,23 +22,32 @@ SERIES = {
 
 OF_VALIDATION = ("loss", "ppl", "bleu", "chrf")
 """Not the speed or the learning rate of a validation."""
+LOGS = (LOG_OF_RECIPE, "logs/train*.log", "train.log", "*/train.log", "trainings/*/train.log")
+"""Where the folders of recipes and of experiments have their logs."""
 COSTS = ("FLOPs", "minutes")
 
 Run = dict[str, Any]
 """A training: `label` in the legend, `log`, and `series` by key, such as "loss" or "valid loss"."""
 
 
-def read_run(path: Path, label: str | None, names: list[str]) -> Run:
-    """Reads a run from a log or a recipe's work folder.
+def logs_of(path: Path) -> list[Path]:
+    """The logs of a recipe's or an experiment's folder; a file is one itself."""
+    if not path.is_dir():
+        return [path]
+    for pattern in LOGS:
+        if logs := sorted(path.glob(pattern)):
+            return logs
+    remedy = f"TensorBoard shows its own files: tensorboard --logdir {path}"
+    raise UserError(f"{path}: no {LOG_OF_RECIPE} of a recipe in it; {remedy}")
+
+
+def read_run(log: Path, label: str | None, names: list[str]) -> Run:
+    """Reads a run from a log.
 
     `names` are keys of `SERIES`; loss and perplexity of validation are added. A series has
     `updates` and `y`, of equal length, its first, best and last value, and the number of values
     that are not finite, which are None. Without a label the path gives it.
     """
-    log = path / LOG_OF_RECIPE if (path / LOG_OF_RECIPE).is_file() else path
-    if log.is_dir():
-        remedy = f"TensorBoard shows its own files: tensorboard --logdir {path}"
-        raise UserError(f"{path}: no {LOG_OF_RECIPE} of a recipe in it; {remedy}")
     curves = read_curves(read_lines(log, returns_inside=True), str(log))
     # Log intervals are finer than epochs, but a short run logs epochs alone.
     epochs = curves.pop("train", [])
@@ -49,7 +58,7 @@ def read_run(path: Path, label: str | None, names: list[str]) -> Run:
             if points := [point for point in curve if name in point]:
                 series[f"{subset} {name}".strip()] = _series(points, name)
     if label is None:
-        parts = [part for part in path.resolve().parts if part not in ("logs", "train.log")]
+        parts = [part for part in log.resolve().parts if part not in ("logs", "train.log")]
         label = parts[-1].removesuffix(".log")  # NAME of work/NAME/logs/train.log
     return {"label": label, "log": str(log), "series": series}
 
