@@ -208,7 +208,7 @@ def test_two_at_a_time_wait_for_each_other(complete):
         )
         assert "another process is installing" in waiting.stderr.readline()
         write_stamps(complete, "recipes")
-    out, errors = waiting.communicate(timeout=60)
+    out, errors = waiting.communicate(timeout=300)
     assert (out.startswith("environment ready: "), errors) == (True, "")
 
 

@@ -36,7 +36,7 @@ def served(toy_bundle):
 
 def ask(service: Running, path: str = "/translate", **fields):
     fields = {"source": "en", "target": "de"} | fields
-    return httpx.post(service.url + path, json=fields, timeout=60, verify=False)
+    return httpx.post(service.url + path, json=fields, timeout=300, verify=False)
 
 
 def post(service: Running, path: str = "/translate", **fields):

@@ -88,4 +88,4 @@ def fake_service(**given: Any) -> list[str]:
 
 def get(service: Running, path: str) -> Any:
     """The answer to a GET; without certificates, which take httpx longer to read."""
-    return httpx.get(service.url + path, timeout=60, verify=False)
+    return httpx.get(service.url + path, timeout=300, verify=False)
