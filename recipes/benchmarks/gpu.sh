@@ -39,12 +39,9 @@ part() { # NAME COMMAND...: what it prints goes into the report, or how it faile
   timeout --foreground -s INT -k 10 "$seconds" "${@:2}" 2>"$work/$1.log" | tee -a "$report" || code=$?
   ((code == 0)) && return
   ((code != 130)) || die 130 'stopped'
-  failed=1
-  if ((code == 124)); then
-    printf '\n**Failed**: it took more than %s s\n' "$seconds"
-  else
-    printf '\n**Failed**: %s\n' "$(tail -n 1 "$work/$1.log")"
-  fi | tee -a "$report"
+  failed="**Failed**: $(tail -n 1 "$work/$1.log")"
+  if ((code == 124)); then failed="**Failed**: it took more than $seconds s"; fi
+  printf '\n%s\n' "$failed" | tee -a "$report"
 }
 printf '# Report of gpu.sh\n' >"$report"
 part tests python -m pytest -q -rs -m gpu -p no:cacheprovider -n 4 "$VASWANI_ROOT/tests/gpu"

@@ -17,9 +17,7 @@ sys.path.insert(0, str(ROOT))
 
 from vaswani_plugin.errors import UserError  # noqa: E402
 
-LONGEST_PAUSE = 0.25
-"""Seconds between two samples of the memory. They are more frequent at first, because a command may
-end soon; then rare, because each one slows the command down."""
+LONGEST_PAUSE = 0.25  # seconds between two samples of the memory, each of which slows the command
 
 
 @dataclass

@@ -2,9 +2,12 @@
 
 import sys
 import types
+from unittest import mock
 
 import pytest
+import torch
 from fairseq_flags import training_config
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import vaswani_plugin
 from tests.conftest import ancestors
@@ -46,6 +49,34 @@ def test_torchruns_workers_train_together_or_not(monkeypatch):
         monkeypatch.setenv(name, "2")
     with pytest.raises(SystemExit, match="error: each of torchrun's workers would train alone"):
         VaswaniTrainer(training_config("--arch", "vaswani_debug"))
+
+
+def test_amp_on_a_cpu_casts_a_weight_once_an_update(monkeypatch):
+    weight, casts = torch.nn.Parameter(torch.randn(3, 4)), []
+
+    class Counted(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            if function is torch.ops.aten._to_copy.default and kwargs["dtype"] == torch.bfloat16:
+                casts.append(args[0].shape)
+            return function(*args, **(kwargs or {}))
+
+    def step(self, batches, raise_oom):
+        for batch in batches:
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = torch.nn.functional.linear(batch, weight).sum()
+            loss.backward()
+
+    monkeypatch.setattr(trainer.Trainer, "train_step", step)
+    monkeypatch.setattr(VaswaniTrainer, "data_parallel_world_size", 1)
+    updated = VaswaniTrainer.__new__(VaswaniTrainer)
+    updated.preemption = mock.Mock()
+    batches = [torch.randn(2, 4) for _ in range(3)]
+    for number in (1, 2):
+        with Counted():
+            updated.train_step(batches)
+        assert casts.count(weight.shape) == number and not torch.is_autocast_enabled("cpu")
+    expected = 2 * torch.cat(batches).bfloat16().float().sum(dim=0)
+    torch.testing.assert_close(weight.grad, expected.expand(3, 4), atol=0.05, rtol=0)
 
 
 @ancestors

@@ -8,7 +8,7 @@ from torch import nn
 from vaswani_plugin import kernels
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.kernels import NAMES, accelerate, matrix_library
-from vaswani_plugin.kernels.attention import fused_attention
+from vaswani_plugin.kernels.attention import FEW_KEYS, fused_attention
 from vaswani_plugin.kernels.fused_loss import fused_projected_loss
 from vaswani_plugin.kernels.layers import FusedAddNorm, OneDNNLinear
 from vaswani_plugin.modules.attention import MultiHeadAttention, scaled_dot_product_attention
@@ -59,6 +59,33 @@ def test_values_and_gradients_stay():
     expected = train_once(plain)
     for name, found in train_once(fast).items():
         torch.testing.assert_close(found, expected[name], atol=2e-3, rtol=1e-4, msg=name)
+
+
+def test_under_autocast_gradients_are_near_those_of_float64():
+    """As near as the plain model's, and nearer in the projection, whose gradient isn't rounded."""
+    exact = train_once(make_model().double())
+    distances = []
+    for model in (make_model(), accelerate(make_model())):
+        with torch.autocast("cpu", torch.bfloat16):
+            found = train_once(model)
+        assert all(x.dtype == torch.float32 for x in found.values())
+        distances += [sum((found[n] - x).square().sum() for n, x in exact.items()) ** 0.5]
+    size = sum(x.square().sum() for x in exact.values()) ** 0.5
+    assert 0 < distances[1] < min(0.02 * size, 1.1 * distances[0])
+
+
+@pytest.mark.parametrize("keys", [FEW_KEYS, FEW_KEYS + 1])
+def test_under_autocast_few_keys_are_the_plain_functions(monkeypatch, keys):
+    calls, fast = [], F.scaled_dot_product_attention
+    monkeypatch.setattr(
+        F, "scaled_dot_product_attention", lambda *x, **y: calls.append(fast(*x, **y)) or calls[0]
+    )
+    q, k, v = (torch.randn(2, 2, n, 8, dtype=torch.bfloat16) for n in (5, keys, keys))
+    with torch.autocast("cpu", torch.bfloat16):
+        found, _ = fused_attention(q, k, v, is_causal=True)
+    expected, _ = scaled_dot_product_attention(*(x.double() for x in (q, k, v)), is_causal=True)
+    torch.testing.assert_close(found.double(), expected, atol=0.02, rtol=0)
+    assert len(calls) == (keys > FEW_KEYS)
 
 
 def test_a_model_that_only_decodes_gets_no_kernel_of_training():

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import termios
 import time
+from pathlib import Path
 
 import pytest
 from fairseq_flags import parsed
@@ -254,6 +255,27 @@ def test_workers_on_a_cpu_share_its_threads(recipe, program, tmp_path):
         threads = given or ("1" if flags else "unset")
         log = (work / "logs" / "train.log").read_text()
         assert log == f"threads {threads} {policy or 'passive'}\n"
+
+
+@pytest.mark.parametrize(
+    ("arch", "has", "flags", "used"),
+    [
+        *(("base", True, (), True), ("big", True, (), True), ("tiny", True, (), False)),
+        *(("base", False, (), False), ("base", True, ("--float32",), False)),
+        ("base", True, ("--", "--bf16"), False),
+    ],
+)
+def test_base_on_a_cpu_trains_in_bfloat16_where_it_is_fast(
+    recipe, program, tmp_path, arch, has, flags, used
+):
+    folder = program("fairseq-train", 'echo "$@"')
+    Path(folder, "grep").write_text(f"#!/bin/sh\nexit {int(not has)}\n")
+    Path(folder, "grep").chmod(0o755)
+    steps = f'PATH="$bin:$PATH"\nstep train train --arch vaswani_{arch} --max-tokens 9\n'
+    done = recipe(steps, "--work", tmp_path / "w", "--cpu", *flags, bin=folder)
+    assert done.returncode == 0, done.stderr
+    assert ("--amp" in (tmp_path / "w" / "logs" / "train.log").read_text()) is used
+    assert done.stderr.count("products in bfloat16") == used
 
 
 def test_a_training_that_is_done_goes_on(recipe, program, tmp_path):

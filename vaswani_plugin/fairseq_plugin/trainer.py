@@ -171,7 +171,9 @@ class VaswaniTrainer(Trainer):
         """
         self.preemption.exit_if_saved(self)
         try:
-            logged = super().train_step(samples, raise_oom or self.data_parallel_world_size > 1)
+            # off itself, but until it ends, --amp on a CPU casts each weight only once
+            with torch.autocast("cpu", enabled=False):
+                logged = super().train_step(samples, raise_oom or self.data_parallel_world_size > 1)
             self.nonfinite_in_a_row = 0
         except NonfiniteNorm:
             logged = None

@@ -3,6 +3,9 @@
 Replaces `modules.attention.scaled_dot_product_attention`, on any device, where nobody asks for the
 weights. Its gain is memory, and time where sequences are long.
 
+Under autocast on a CPU and over few keys, the plain function stays: on 25 positions PyTorch's takes
+5 times as long, in float32 1.4 times (Intel with AMX; base trains 1.2 times as fast).
+
 cuDNN's function, which PyTorch may choose on a GPU, plans each shape that it hasn't seen for about
 10 ms, and nearly every batch of sentences has a new one: PyTorch's other functions do these calls.
 
@@ -19,10 +22,18 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vaswani_plugin.kernels.proof import is_proven
-from vaswani_plugin.modules.attention import MultiHeadAttention, Window, causal_mask
+from vaswani_plugin.modules.attention import (
+    MultiHeadAttention,
+    Window,
+    causal_mask,
+    scaled_dot_product_attention,
+)
 from vaswani_plugin.modules.restricted import restricted_attention
+from vaswani_plugin.processor import runs_on_host
 
 WITHOUT_CUDNN = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+FEW_KEYS = 256
+"""With more, the stored weights of Eq. 1 would cost more memory than time."""
 
 
 def fused_attention(
@@ -38,6 +49,10 @@ def fused_attention(
     with sdpa_kernel(WITHOUT_CUDNN) if query.is_cuda else nullcontext():
         if isinstance(mask, Window):
             return restricted_attention(query, key, value, mask, dropout, scale), None
+        is_few = key.size(-2) <= FEW_KEYS and runs_on_host(key.device)
+        if is_few and torch.is_autocast_enabled("cpu"):
+            given = query, key, value, mask, scale, is_causal, dropout
+            return scaled_dot_product_attention(*given)[0], None
         if is_causal and query.size(-2) < key.size(-2):
             # PyTorch's `is_causal` takes queries for the first positions; here they are the last.
             mask = causal_mask(query.size(-2), key.size(-2), device=query.device)

@@ -58,7 +58,7 @@ def fused_projected_loss(
     if not torch.is_grad_enabled():
         # In validation. `ctx.needs_input_grad` is True for a parameter even then.
         features, weight = features.detach(), weight.detach()
-    features, weight = features.to(dtype), weight.to(dtype)
+    features = features.to(dtype)
     real: Any = target.ne(padding_idx)
     if runs_on_host(features.device):  # where reading a value costs no wait
         if not real.all():
@@ -128,7 +128,12 @@ class _Gradients:
     """
 
     def __init__(
-        self, features: Tensor, weight: Tensor, real: Tensor | None, wanted: tuple[bool, bool]
+        self,
+        features: Tensor,
+        weight: Tensor,
+        real: Tensor | None,
+        wanted: tuple[bool, bool],
+        rows: int,
     ) -> None:
         self.real = real
         self.features = features if real is None else features * real[:, None]
@@ -139,7 +144,12 @@ class _Gradients:
             # For oneDNN the transposed gradient is accumulated, which is faster.
             shape = weight.shape[::-1] if takes_onednn(weight) else weight.shape
             self.of_weight = weight.new_zeros(shape, dtype=self.dtype)
-        self.room: Tensor | None = None
+        # on a CPU in bfloat16, rooms that each chunk uses again: new memory would cost a fifth
+        self.room: Any = None
+        self.wide = self.part = None
+        if real is None and self.dtype != features.dtype:
+            self.wide = features.new_empty(rows, len(weight), dtype=self.dtype)
+            self.part = torch.empty_like(weight)
 
     def logits(self, x: Tensor) -> Tensor:
         """Compute the logits of a chunk, (R, D) -> (R, V); the next call reuses the memory."""
@@ -147,11 +157,14 @@ class _Gradients:
             return product(x, self.weight)
         if self.room is None:
             self.room = x.new_empty(len(x), len(self.weight))
-        return product(x, self.weight, out=self.room[: len(x)])
+        logits = product(x, self.weight, out=self.room[: len(x)])
+        return logits if self.wide is None else self.wide[: len(x)].copy_(logits)
 
     def add(self, chunk: slice, of_logits: Tensor) -> None:
         """Add a chunk's part of both gradients, given the gradient of its logits (R, V)."""
         x = self.features[chunk]
+        if self.wide is not None:
+            of_logits = self.room[: len(x)].copy_(of_logits)
         of_logits = of_logits.to(x.dtype)
         if self.of_features is not None:
             self.of_features[chunk] = product(of_logits, self.weight.t())
@@ -160,7 +173,7 @@ class _Gradients:
         if self.of_weight.shape != self.weight.shape:
             self.of_weight += product(x.t(), of_logits.t())
         elif self.dtype != x.dtype:
-            self.of_weight += product(of_logits.t(), x.t())
+            self.of_weight += product(of_logits.t(), x.t(), out=self.part)
         else:
             torch.addmm(self.of_weight, of_logits.t(), x, out=self.of_weight)
 
@@ -180,21 +193,20 @@ class _Gradients:
 class _FusedLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx, features, weight, target, real, epsilon, count_correct):
+        ctx.dtype, weight = weight.dtype, weight.to(features.dtype)  # its gradient stays wide
         gold_weight, other_weight = smoothing_weights(epsilon, len(weight))
-        gradients = _Gradients(features, weight, real, ctx.needs_input_grad[:2])
+        vocabulary, width = weight.shape
+        rows = min(chunk_rows(vocabulary, width, in_cache=real is None), len(target))
+        gradients = _Gradients(features, weight, real, ctx.needs_input_grad[:2], rows)
         weight_sum = weight.sum(dim=0, dtype=gradients.dtype)  # sum_j z_j = features . weight_sum
         # separate tensors, not views: fairseq multiplies a dummy batch's loss by 0 in place
         loss, nll = (features.new_zeros((), dtype=gradients.dtype) for _ in range(2))
         correct = target.new_zeros(())
-        vocabulary, width = weight.shape
-        rows = chunk_rows(vocabulary, width, in_cache=real is None)
-        for start in range(0, len(target), rows):
+        for start in range(0, len(target), max(1, rows)):
             chunk = slice(start, start + rows)
             x, gold_index = features[chunk], target[chunk, None]
             counts = True if real is None else real[chunk, None]
             logits = gradients.logits(x)
-            if real is None:  # on a CPU; a GPU's functions read bfloat16 and compute in float32
-                logits = logits.to(gradients.dtype)
             if count_correct:
                 correct += (logits.argmax(dim=-1, keepdim=True).eq(gold_index) & counts).sum()
             gold = logits.gather(-1, gold_index).to(gradients.dtype)
@@ -212,7 +224,6 @@ class _FusedLoss(torch.autograd.Function):
                 gradients.add(chunk, probabilities.scatter_add_(-1, gold_index, surplus))
         gradients.subtract_constant(other_weight)
         ctx.save_for_backward(gradients.of_features, gradients.of_weight)
-        ctx.dtype = weight.dtype
         ctx.mark_non_differentiable(nll, correct)
         return loss, nll, correct
 

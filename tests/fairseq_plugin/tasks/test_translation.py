@@ -202,6 +202,9 @@ def test_amp_on_a_cpu_learns_as_float32_does(toy_data_bin, tmp_path):
     flags += ("--dropout", "0", "--num-workers", "0")
     float32 = train(tmp_path / "float32", toy_data_bin, *flags)
     amp = train(tmp_path / "amp", toy_data_bin, *flags, "--amp")
+    train(tmp_path / "again", toy_data_bin, *flags, "--amp", "--max-update", "17")
+    resumed = train(tmp_path / "again", toy_data_bin, *flags, "--amp")
+    assert resumed.losses[-1] == amp.losses[-1]
     assert float32.code == amp.code == 0, amp.log
     assert amp.losses[-1] == pytest.approx(float32.losses[-1], rel=0.01)
     assert amp.losses != float32.losses
