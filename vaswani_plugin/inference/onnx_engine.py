@@ -93,15 +93,6 @@ class OnnxTransformer(EncoderDecoderModel):
         """See `search.models.Model`."""
         return lambda sources, beam, _: OnnxBeams(self, self.encode(sources.tokens)), False
 
-    def token_log_probabilities(
-        self, sources: Tensor, rows: Tensor, previous: Tensor, target: Tensor
-    ) -> Tensor:
-        """See `search.models.EncoderDecoderModel`."""
-        encoded = self.encode(sources)
-        inputs = {name: tensor[rows] for name, tensor in encoded.items()}
-        logits = self.first.run({"input_ids": previous, **inputs})["logits"]
-        return logits.log_softmax(-1).gather(-1, target[..., None])[..., 0]
-
 
 class OnnxBeams:
     """The hypotheses of one batch; see `search.models.Beams`."""
@@ -158,6 +149,15 @@ class OnnxEngine(SearchEngine):
         threads = threads or torch.get_num_threads()
         model = OnnxTransformer(folder, source.pad(), threads)
         super().__init__([model], source, target, torch.device("cpu"), threads)
+
+    @staticmethod
+    def log_probabilities(
+        model: OnnxTransformer, sources: Tensor, rows: Tensor, previous: Tensor, target: Tensor
+    ) -> Tensor:
+        """See `SearchEngine`."""
+        inputs = {name: tensor[rows] for name, tensor in model.encode(sources).items()}
+        logits = model.first.run({"input_ids": previous, **inputs})["logits"]
+        return logits.log_softmax(-1).gather(-1, target[..., None])[..., 0]
 
     def attention(self, source: Tokens, target: Tokens) -> RawAttention:
         """See `Engine`: there are none to show."""

@@ -6,10 +6,11 @@ padding; N layers, H heads.
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 
 PROCESS = os.getpid()
+SCORED_TOGETHER = 1 << 22
+"""Logits of given targets formed at a time: 16 MiB in float32."""
 
 
 def use_threads(count: int) -> None:
@@ -105,9 +108,42 @@ class SearchEngine:
         read = source_rows([*places], self.source, self.device)
         pairs = read, torch.tensor(rows, device=self.device), previous
         target = padded(golds, pad, self.device)
-        log_p = [model.token_log_probabilities(*pairs, target) for model in self.models]
+        log_p = [self.log_probabilities(model, *pairs, target) for model in self.models]
         mean = torch.stack(log_p).logsumexp(dim=0) - math.log(len(log_p))
         return [tuple(row[: len(gold)]) for row, gold in zip(mean.tolist(), golds, strict=True)]
+
+    @staticmethod
+    def log_probabilities(
+        model: Any, sources: Tensor, rows: Tensor, previous: Tensor, target: Tensor
+    ) -> Tensor:
+        """log P of each token of given targets, (R, T); values at padding are undefined.
+
+        `sources` (B, S) are padded on the left; `rows` (R,) are those of each target, which is
+        given shifted right, too, as `previous`: both (R, T), padded on the right.
+        """
+        memory, decoder = model.model.encode(sources).select(rows), model.decoder
+        features = model.model.decode(previous, memory, right_padded=True).features  # (R, T, D)
+        flat, gold = features.flatten(0, 1), target.flatten()
+        vocabulary = decoder.projection.weight.size(0)
+        log_p = projected_log_probabilities(flat, gold, decoder.project, vocabulary)
+        return log_p.view(target.shape)
+
+
+def projected_log_probabilities(
+    features: Tensor, targets: Tensor, project: Callable[[Tensor], Tensor], vocabulary: int
+) -> Tensor:
+    """Compute log P of each target in chunks: the logits are never in memory all at once.
+
+    `features` (N, D) are the decoder's, `targets` (N,) numbers of tokens; `project` makes logits
+    (n, V) of (n, D). Returns natural logarithms (N,), at least in float32.
+    """
+    rows = max(1, SCORED_TOGETHER // vocabulary)
+    found = []
+    for x, gold in zip(torch.split(features, rows), torch.split(targets, rows), strict=True):
+        logits = project(x)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        found.append(-F.cross_entropy(logits, gold, reduction="none"))
+    return torch.cat(found)
 
 
 def dtype_of(dtype: str | torch.dtype | None) -> torch.dtype | None:

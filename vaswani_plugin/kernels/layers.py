@@ -9,9 +9,8 @@ Gain: `vaswani_tiny` trains 1.05 (one thread) to 1.2 times as fast on an AMD EPY
 
 PyTorch draws one float for every element. Here one random number of 64 bits decides for four
 elements, with 16 bits each, so P_drop is rounded to a multiple of 1/65536. The elements that stay
-are divided by the rounded probability to stay, so the expectation is exact. The random numbers come
-from NumPy's SFC64, which every mask seeds with a number from PyTorch's generator: the same seed of
-PyTorch gives the same masks.
+are divided by the rounded probability to stay. NumPy's SFC64 draws; every mask seeds it with a
+number from PyTorch's generator: the same seed of PyTorch gives the same masks.
 
 Axes: R rows (all leading axes together), D inputs, V outputs.
 """
@@ -37,8 +36,7 @@ LEVELS = 1 << 16
 def applies_to(*tensors: Tensor, under_autocast: bool = False, on_any_device: bool = False) -> bool:
     """Return whether a kernel can run on these tensors; else PyTorch's own functions do.
 
-    The kernels support plain autograd, most of them on a CPU and in full precision only, and
-    neither `torch.compile` nor `torch.func` nor tensor subclasses.
+    That is in plain autograd, without `torch.compile`, `torch.func` and tensor subclasses.
     """
     return (
         all(type(x) in (Tensor, torch.nn.Parameter) for x in tensors)
@@ -51,11 +49,7 @@ def applies_to(*tensors: Tensor, under_autocast: bool = False, on_any_device: bo
 
 
 class Replacement(nn.Module):
-    """A kernel in the place of a module, with its parameters and other attributes.
-
-    Attributes:
-        plain: the module, for what the kernel doesn't apply to.
-    """
+    """A kernel in the place of a module, `plain`, with its attributes."""
 
     plain: Any
 
@@ -116,10 +110,8 @@ class FusedAddNorm(Replacement, AddNorm):
         drops = self.training and 0 < threshold_of(self.dropout) < LEVELS
         if not (drops and applies_to(x, sublayer_output, under_autocast=True)):
             return self.as_written(x, sublayer_output)
-        norm, sublayer_output = self.norm, sublayer_output.to(x.dtype)
-        return _DropAddNorm.apply(
-            x, sublayer_output, norm.weight, norm.bias, self.dropout, norm.eps
-        )
+        given = self.norm.weight, self.norm.bias, self.dropout, self.norm.eps
+        return _DropAddNorm.apply(x, sublayer_output.to(x.dtype), *given)
 
 
 class SameDropout(TorchFunctionMode):
@@ -141,10 +133,8 @@ class SameDropout(TorchFunctionMode):
 def replacement_of(child: nn.Module, kinds: Iterable[type[Replacement]]) -> nn.Module | None:
     """Return the kernel for a module, one of `kinds`, where it computes the same; else None."""
     for kind in kinds:
-        plain = kind.__bases__[1]
-        if not isinstance(child, plain) or isinstance(child, Replacement):
-            continue
-        if any(map(is_touched, child.modules())):
+        is_plain = isinstance(child, kind.__bases__[1]) and not isinstance(child, Replacement)
+        if not is_plain or any(map(is_touched, child.modules())):
             continue
 
         def leaves(kind: type[Replacement] = kind) -> tuple[nn.Module, nn.Module]:

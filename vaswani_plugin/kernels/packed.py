@@ -1,14 +1,13 @@
 """The search of `modules.transformer.Decoder` or `LanguageModel` with kernels for its leaves.
 
 A decoder's shallow copy has kernels in the places of its leaves (`packed_layers.py`), and the past
-of all beams in slots (`slots.py`); its `forward` is the decoder's own.
-Gain: `vaswani_tiny` decodes 2.1 times as fast in batches, 1.3 times one sentence at a time
-(Multi30k, beam 4, one thread of an Intel Xeon with AVX-512).
+of all beams in slots (`slots.py`); its `forward` is the decoder's own. Gain: `vaswani_tiny` decodes
+2.1 times as fast in batches, 1.3 times one sentence at a time (Multi30k, beam 4, one thread of an
+Intel Xeon with AVX-512).
 
 Once for each kind of decoder some steps of beams are compared with the plain forward pass over
 whole sequences. If they differ, each leaf's kernel is tried alone, and the leaves at fault stay as
-they are written. If the slots alone make a difference, as a restricted self-attention would, the
-decoder reads with a cache that concatenates.
+they are written. If the slots alone make a difference, the search reads with a plain cache.
 
 Axes: B unfinished texts, W beams of each, S source length, P prompt length, T tokens so far,
 D d_model, V vocabulary.
@@ -31,10 +30,8 @@ from vaswani_plugin.modules.cache import Cache
 from vaswani_plugin.modules.transformer import Decoder, LanguageModel, Memory, Output
 
 Leaves = tuple[type[nn.Module], ...]
-LONG = 512
-"""Positions of a past in a proof of masks."""
-MOST_ROWS = 2048
-"""Of an embedding in a proof: random numbers for a whole vocabulary would take longer."""
+LONG, MOST_ROWS = 512, 2048
+"""In a proof: positions of a past for masks, and rows of an embedding."""
 
 
 class Packed:
@@ -70,10 +67,9 @@ def composition(decoder: Any) -> Callable[..., Output]:
 
 
 class PackedBeams:
-    """The hypotheses of one batch, without gradients; see `search.models.Beams`.
+    """The hypotheses of one batch; see `search.models.Beams`. `given`: what else `forward` takes.
 
-    `features` (B, 1, D) are those of prompts, whose last tokens come with the first step; None: of
-    none. `given` is what else `forward` takes.
+    `features` (B, 1, D), or None, are those of prompts, whose last tokens the first step brings.
     """
 
     def __init__(
@@ -136,10 +132,10 @@ def _short_twin(decoder: Decoder | LanguageModel) -> Any:
 
 
 def _steps(plain: Any, decoder: Any) -> list[Tensor]:
-    """The results of some steps of beams; without a packed decoder the plain one's.
+    """The results of some steps of beams, or of the plain decoder from the start at each step.
 
-    That reads each hypothesis from its start. Sources are two, one padded, and a lone one. In slots
-    the latest position sees all before: the last result is whom it may see after a long past.
+    Sources are two, one padded, and a lone one. The last result is whom the latest position sees
+    after a long past: in slots, all before.
     """
     results: list[Any] = []
     weight, read = plain.embedding.weight, composition(plain)

@@ -36,15 +36,11 @@ WORTH_PACKING = 2**18
 
 
 class PackedLinear:
-    """Computes x W^T + b, or max(0, x W^T + b), without gradients.
-
-    W must not change afterwards, since it may be copied or not.
-    """
+    """x W^T + b, or max(0, x W^T + b), without gradients. W must not change afterwards."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> None:
-        self.weight = weight.detach()
+        self.weight, self.relu = weight.detach(), relu
         self.bias = bias if bias is None else bias.detach()
-        self.relu = relu
         fits = runs_on_host(weight.device) and weight.dtype == torch.float32 and has_onednn()
         self.least = math.inf  # number of inputs with which oneDNN multiplies
         if fits and chosen_library() == "onednn":
@@ -118,14 +114,14 @@ class PackedAttention:
 
     @cached_property
     def query(self) -> PackedLinear:
-        """Of cross-attention, scaled."""
+        """Of cross-attention, with Eq. 1's 1/sqrt(d_k)."""
         return PackedLinear(*self.scaled_query)
 
     @cached_property
     def scaled_query(self) -> tuple[Tensor, Tensor]:
-        """Weight and bias of the queries' projection, with Eq. 1's 1/sqrt(d_k)."""
-        query = self.plain.query
-        return query.weight.detach() * self.plain.scale, query.bias.detach() * self.plain.scale
+        """Its weight and bias."""
+        weight, bias = self.plain.query.weight, self.plain.query.bias
+        return weight.detach() * self.plain.scale, bias.detach() * self.plain.scale
 
     def __call__(
         self,
@@ -161,10 +157,9 @@ class PackedAttention:
         """Project the sources (B, S, D) once."""
         sentences, length, d_model = encoded.shape
         both = self.key_value(encoded).view(sentences, length, self.heads, -1)
-        both = both.transpose(1, 2).flatten(0, 1)  # (B H, S, K + V)
-        if sentences == 1 and mask is None and self.heads * length <= 2 * d_model:
-            return FoldedMemory(self, both)
-        return SourceMemory(self, both)
+        is_short = sentences == 1 and mask is None and self.heads * length <= 2 * d_model
+        kind = FoldedMemory if is_short else SourceMemory
+        return kind(self, both.transpose(1, 2).flatten(0, 1))  # (B H, S, K + V)
 
 
 class SourceMemory:
@@ -184,15 +179,12 @@ class SourceMemory:
         if mask is not self.mask:
             self.mask, self.bias = mask, None
             if mask is not None:
-                bias = self.keys_values.new_zeros(mask.shape).masked_fill_(~mask, -math.inf)
-                self.bias = bias.expand(-1, heads, -1, -1).flatten(0, 1)  # (B H, 1, S)
+                hidden = self.keys_values.new_zeros(mask.shape).masked_fill_(~mask, -math.inf)
+                self.bias = hidden.expand(-1, heads, -1, -1).flatten(0, 1)  # (B H, 1, S)
         query = self.attention.query(x).view(sentences, beams, heads, d_k).transpose(1, 2)
         query = query.flatten(0, 1)  # (B H, W, K)
-        keys = self.keys_values[..., :d_k].transpose(1, 2)
-        if self.bias is None:
-            scores = torch.bmm(query, keys)
-        else:
-            scores = torch.baddbmm(self.bias, query, keys)
+        given, bias = (query, self.keys_values[..., :d_k].transpose(1, 2)), self.bias
+        scores = torch.bmm(*given) if bias is None else torch.baddbmm(bias, *given)
         weights = scores.softmax(-1)
         attended = torch.bmm(weights, self.keys_values[..., d_k:]).unflatten(0, (sentences, heads))
         attended = attended.transpose(1, 2).reshape(sentences, beams, -1)  # (B, W, H V)
@@ -208,8 +200,8 @@ class SourceMemory:
 class FoldedMemory:
     """One source, multiplied into the projections: scores = x (W_q K^T), output = weights (V W_o).
 
-    For a single sentence, the number of function calls costs more than the matrix products. So the
-    sub-layer becomes two products with a softmax between them. `keys_values`: (H, S, K + V).
+    So the sub-layer of a single sentence, of which calls cost more than products, is two products
+    with a softmax between them. `keys_values`: (H, S, K + V).
     """
 
     def __init__(self, attention: PackedAttention, keys_values: Tensor) -> None:
@@ -243,14 +235,9 @@ class FoldedMemory:
 
 def packed_embedding(plain: Embedding) -> Embedding:
     """Make an embedding whose projection is packed."""
-    packed = copy.copy(plain)
-    vars(packed)["project"] = PackedLinear(plain.weight)
-    return packed
-
-
-def packed_linear(plain: nn.Linear) -> PackedLinear:
-    """Make the kernel of a linear layer."""
-    return PackedLinear(plain.weight, plain.bias)
+    embedding = copy.copy(plain)
+    vars(embedding)["project"] = PackedLinear(plain.weight)
+    return embedding
 
 
 KERNELS: dict[type[nn.Module], Callable[..., Any]] = {
@@ -258,7 +245,7 @@ KERNELS: dict[type[nn.Module], Callable[..., Any]] = {
     FeedForward: PackedFeedForward,
     AddNorm: PackedAddNorm,
     Embedding: packed_embedding,
-    nn.Linear: packed_linear,
+    nn.Linear: lambda plain: PackedLinear(plain.weight, plain.bias),
 }
 """By the leaf; `packed.py` proves them. A subclass counts as the leaf."""
 
@@ -268,26 +255,18 @@ def packed(module: nn.Module, leaves: tuple[type[nn.Module], ...], made: dict[in
 
     A module that someone hooked on to stays as it is. `made` are those so far, by id.
     """
-    if id(module) not in made:
-        made[id(module)] = _packed(module, leaves, made)
-    return made[id(module)]
-
-
-def _packed(module: nn.Module, leaves: tuple[type[nn.Module], ...], made: dict[int, Any]) -> Any:
-    if is_touched(module):
-        return module
+    if id(module) in made or is_touched(module):
+        return made.get(id(module), module)
     kind = next((leaf for leaf in leaves if isinstance(module, leaf)), None)
     if kind is not None and not any(map(is_touched, module.modules())):
-        return KERNELS[kind](module)
+        return made.setdefault(id(module), KERNELS[kind](module))
     # PyTorch's `named_children` names a shared part once.
     children = module._modules.items()
-    parts = {name: x if x is None else packed(x, leaves, made) for name, x in children}
+    parts: dict[str, Any] = {n: x if x is None else packed(x, leaves, made) for n, x in children}
     if isinstance(module, nn.ModuleList):  # without PyTorch's look for hooks
-        return [
-            x.forward if isinstance(x, nn.Module) and not is_touched(x) else x
-            for x in parts.values()
-        ]
-    copied = copy.copy(module)
+        free = (isinstance(x, nn.Module) and not is_touched(x) for x in parts.values())
+        return [x.forward if f else x for x, f in zip(parts.values(), free, strict=True)]
+    copied = made[id(module)] = copy.copy(module)
     # As plain attributes, too: PyTorch takes longer to find a module's parts.
     vars(copied).update(parts, _modules=parts)
     return copied

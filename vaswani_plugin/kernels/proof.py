@@ -77,12 +77,8 @@ def is_proven(
 ) -> bool:
     """Return whether a leaf and its kernel give the same results; asked anew for a new key only.
 
-    Args:
-        name: of the leaf, for the log; None: nothing is logged.
-        key: what the results depend on.
-        file: of the kernel, in this folder.
-        leaves: makes a leaf and its kernel with the same weights.
-        trial: runs either; both times with the same random numbers.
+    The log has the leaf's `name`, unless it is None, and the `file` of its kernel. `leaves` makes
+    both with the same weights; `trial` runs either, both times with the same random numbers.
     """
     if key not in _proven:
         _proven[key] = _agree(leaves, trial)

@@ -18,11 +18,9 @@ from vaswani_plugin.modules.attention import KeysAndValues
 from vaswani_plugin.modules.cache import Cache, WholeSequence
 from vaswani_plugin.processor import runs_on_host
 
-ROOM = 5
-"""Steps for which each clearing leaves free slots, where the past is short."""
-LONG_PAST = 4
-"""After clearing a long past, free slots number 1/4 of it: each clearing moves the whole past, so
-it must be rare."""
+ROOM, LONG_PAST = 5, 4
+"""Each clearing leaves free slots for 5 steps, or 1/4 of a long past: since it moves the whole
+past, it must be rare."""
 
 
 class SharedKeysAndValues(KeysAndValues):
@@ -63,11 +61,9 @@ class SlotCache(WholeSequence):
     """The cache of one batch in every layer.
 
     `lengths` (B,) are the texts' tokens so far, `past` what a decoder has kept of these, padded on
-    the right, or None; `beam` is the greatest W, `most` the number of positions.
-
-    Attributes:
-        parents: the beams that the next tokens continue, (B, W); None: each continues itself.
-        bias: (B, W, N), 0 at slots that a beam sees, -inf at others; `mask` is the same as a mask.
+    the right, or None; `beam` is the greatest W, `most` the number of positions. The next tokens
+    continue the beams `parents` (B, W); None: each continues itself. `bias` (B, W, N) is 0 at slots
+    that a beam sees, -inf at others; `mask` is the same as a mask.
     """
 
     def __init__(
@@ -85,7 +81,6 @@ class SlotCache(WholeSequence):
         bias = torch.zeros(hidden.shape, dtype=dtype, device=lengths.device)
         self.bias = bias.masked_fill_(hidden, -math.inf)
         self.capacity = size + self._room(size)
-        self.spare = self.bias.new_empty(0)  # into which a layer's slots are copied
         self.own_slots = self.bias.new_empty(0, 0)  # (W, W), the bias of a step's own slots
         self.by_head: dict[int, Tensor] = {}
         entries: list[Any] = list(past.layers) if past is not None else []
@@ -178,10 +173,5 @@ class SlotCache(WholeSequence):
             if heads not in rows:
                 block = texts[:, None] * heads + torch.arange(heads, device=slots.device)  # (B', H)
                 rows[heads] = (block * before)[:, :, None] + slots[:, None]  # (B', H, N')
-            flat = rows[heads].flatten()
-            entries = len(flat) * cache.size(3)
-            if self.spare.numel() < entries:
-                self.spare = cache.new_empty(entries)
-            moved = self.spare[:entries].view(len(flat), -1)
-            torch.index_select(cache.flatten(0, 2), 0, flat, out=moved)
-            self.spare, entry.stored = cache.view(-1), moved.view(*rows[heads].shape, -1)
+            moved = cache.flatten(0, 2).index_select(0, rows[heads].flatten())
+            entry.stored = moved.view(*rows[heads].shape, -1)

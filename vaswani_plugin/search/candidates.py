@@ -20,10 +20,7 @@ WORTH_BLOCKS = 2**16
 
 
 class Candidates(NamedTuple):
-    """Continuations of each group in the order of choice, first the best: three tensors (b, G, C).
-
-    Diverse groups choose by a lowered log P, so that of the first may not be the greatest.
-    """
+    """Continuations of each group, by preference: three tensors (b, G, C)."""
 
     log_probabilities: Tensor
     tokens: Tensor
@@ -58,11 +55,9 @@ def best(log_p: Tensor, so_far: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 def best_candidates(log_p: Tensor, so_far: Tensor, beam: int) -> Candidates:
     """Select for beam search: the 2 W likeliest, so that W unfinished ones remain if W end."""
-    vocabulary = log_p.size(2)
-    count = min(2 * beam, log_p.size(1) * vocabulary - 1)  # padding never comes
-    values, places = best(log_p, so_far, count)
-    found = values, places % vocabulary, places // vocabulary
-    return Candidates(*(x[:, None] for x in found))
+    count = min(2 * beam, log_p.size(1) * log_p.size(2) - 1)  # padding never comes
+    values, places = (x[:, None] for x in best(log_p, so_far, count))
+    return Candidates(values, places % log_p.size(2), places // log_p.size(2))
 
 
 def diverse_candidates(
@@ -70,9 +65,8 @@ def diverse_candidates(
 ) -> Candidates:
     """Vijayakumar et al. 2018: a group avoids tokens that earlier groups chose in this step.
 
-    For the choice, a token's log P is lowered by `strength` each time an earlier group chose the
-    token; choices of groups that are done, False in `open_groups` (b, G), don't count. The log P of
-    the returned candidates is not lowered.
+    For the choice alone, a token's log P is lowered by `strength` each time an earlier group chose
+    it; choices of groups that are done, False in `open_groups` (b, G), don't count.
     """
     w = beam // groups
     chosen = log_p.new_zeros(log_p.size(0), 1, log_p.size(2))
@@ -97,10 +91,8 @@ def sampled_candidates(
     top_p: float,
     random: torch.Generator | None,
 ) -> Candidates:
-    """Draw W independent samples, each a group of its own.
-
-    From the `top_k` likeliest tokens only, or from the smallest set of likeliest tokens whose total
-    probability reaches `top_p` (Holtzman et al. 2020); 0 or less: from all.
+    """Draw W independent samples, each a group of its own: of all tokens, of the `top_k` likeliest,
+    or of the fewest likeliest whose probability reaches `top_p` (Holtzman et al. 2020), if above 0.
     """
     if top_p > 0:
         kept, tokens = log_p.sort(dim=2, descending=True)
@@ -115,10 +107,8 @@ def sampled_candidates(
     weights = kept.softmax(dim=2).nan_to_num(1.0)
     draws = beam if log_p.size(1) == 1 else 1
     drawn = weights.flatten(0, 1).multinomial(draws, replacement=True, generator=random)
-    drawn = drawn.view(-1, beam)  # (b, W)
-    rows = log_p.expand(-1, beam, -1)
-    place = drawn[:, :, None]
+    place = drawn.view(-1, beam)[:, :, None]  # (b, W, 1)
     if tokens is not None:
         place = tokens.expand(-1, beam, -1).gather(2, place)
-    values = rows.gather(2, place) + so_far.expand(-1, beam)[:, :, None]
+    values = log_p.expand(-1, beam, -1).gather(2, place) + so_far.expand(-1, beam)[:, :, None]
     return Candidates(values, place, torch.zeros_like(place))

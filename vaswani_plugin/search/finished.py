@@ -16,8 +16,6 @@ from torch import Tensor
 from vaswani_plugin.search.models import chosen_rows
 from vaswani_plugin.search.options import length_penalty
 
-_EMPTY = torch.empty(0, device="cpu")
-
 
 class Found(NamedTuple):
     """A hypothesis that a search returns, on the CPU. All logarithms are natural."""
@@ -30,26 +28,20 @@ class Found(NamedTuple):
 
 
 class PaperRules:
-    """Section 6.1 and the authors' code.
+    """Section 6.1 and the authors' code. `alpha`: of the length penalty; 0 scores by log P alone.
 
     Each step has 2 W candidates, and each of them may end. Of all finished hypotheses, the W with
     the best scores log P / lp are kept. A search is done when the best unfinished hypothesis, with
-    the most favourable penalty that it can still reach, can't beat the worst kept hypothesis. If
-    only the best `wanted` hypotheses are needed, the worst of those is compared instead: the search
-    ends earlier with the same result. A beam of 1 is greedy and stops at the first end of sentence.
+    the most favourable penalty that it can still reach, can't beat the worst kept one, or the worst
+    of those `wanted`. A beam of 1 is greedy and stops at the first end of sentence.
 
     Every sentence has its own limit, so its translation doesn't depend on the rest of the batch.
-
-    Args:
-        alpha: exponent of the length penalty; 0 scores by log P alone.
-        wanted: how many of the kept hypotheses are needed; None: all.
     """
 
     by_sentence = True
 
     def __init__(self, alpha: float, wanted: int | None = None) -> None:
-        self.alpha = alpha
-        self.wanted = wanted
+        self.alpha, self.wanted = alpha, wanted
 
     def may_end(self, beam: int) -> int:
         """Return how many of a step's candidates, the likeliest first, may end; `beam` is W."""
@@ -66,9 +58,8 @@ class PaperRules:
     def done(self, kept: Tensor, best_open: Tensor, step: int, limits: Tensor) -> Tensor:
         """Return which searches can't improve, boolean (B,), after `step` + 1 tokens.
 
-        `kept` are the ranks of the kept hypotheses, best first, -inf where there is none, (B, W);
-        `best_open` is the greatest log P of an unfinished one, (B,), `limits` the greatest number
-        of tokens before the end of sentence, (B,).
+        `kept` (B, W) are the ranks of those kept, best first, -inf where there is none; `best_open`
+        (B,) is the greatest log P of an unfinished one; `limits` (B,): see `StartTracking`.
         """
         if kept.size(1) == 1:
             return kept[:, 0] > -math.inf
@@ -79,37 +70,31 @@ class PaperRules:
         return (worst > -math.inf) & (worst >= best_open / length_penalty(favourable, self.alpha))
 
 
-class FairseqRules:
+class FairseqRules(PaperRules):
     """fairseq's rules: the first W hypotheses that end are kept, and then the search is done.
 
     Of the 2 W candidates of a step only the first W may end. The longest source of a batch sets the
-    limit of all its sentences.
-
-    Args:
-        exponent: scores are log P / |Y|^exponent; 0 scores by log P alone.
+    limit of all its sentences. Scores are log P / |Y|^alpha.
     """
 
     by_sentence = False
 
-    def __init__(self, exponent: float) -> None:
-        self.exponent = exponent
-
     def may_end(self, beam: int) -> int:
-        """See `PaperRules.may_end`."""
+        """See `PaperRules`."""
         return beam
 
     def score(self, log_probabilities: Tensor, length: int) -> Tensor:
-        """Scores of hypotheses of `length` tokens, end of sentence included."""
-        return log_probabilities / length**self.exponent
+        """See `PaperRules`."""
+        return log_probabilities / length**self.alpha
 
     def rank(self, scores: Tensor, step: int) -> Tensor:
-        """Rank finished hypotheses, (B, W) -> (B, W); earlier ones rank higher."""
+        """See `PaperRules`; earlier ones rank higher."""
         width = scores.size(1)
         arrival = step * width + torch.arange(width, device=scores.device, dtype=scores.dtype)
         return scores.new_zeros(scores.shape).sub_(arrival)
 
     def done(self, kept: Tensor, best_open: Tensor, step: int, limits: Tensor) -> Tensor:
-        """See `PaperRules.done`."""
+        """See `PaperRules`."""
         return kept[:, -1] > -math.inf
 
 
@@ -124,19 +109,16 @@ class Histories(NamedTuple):
         """Those of some searches, (B',)."""
         return Histories._make(None if x is None else x[searches] for x in self)
 
-    def taken(self, places: Tensor) -> "Histories":
-        """The hypotheses at `places` of each search, (B, K')."""
-        rows = chosen_rows(places, self.tokens.size(1))
-        return Histories._make(None if x is None else _take(x, rows) for x in self)
-
-    def with_token(self, tokens: Tensor, log_p: Tensor) -> "Histories":
-        """The hypotheses with one more token, (B, K), and log P with it, (B, K).
+    def extended(self, places: Tensor, tokens: Tensor, log_p: Tensor) -> "Histories":
+        """The hypotheses at `places` of each search, with one more token and log P: each (B, K').
 
         The attention at that token is there already.
         """
-        tokens = torch.cat((self.tokens, tokens[:, :, None]), dim=2)
-        log_p = torch.cat((self.log_p.to(log_p), log_p[:, :, None]), dim=2)
-        return Histories(tokens, log_p, self.attention)
+        rows = chosen_rows(places, self.tokens.size(1))
+        old = Histories._make(None if x is None else _take(x, rows) for x in self)
+        tokens = torch.cat((old.tokens, tokens[:, :, None]), dim=2)
+        log_p = torch.cat((old.log_p.to(log_p), log_p[:, :, None]), dim=2)
+        return Histories(tokens, log_p, old.attention)
 
 
 def _take(x: Tensor, rows: Tensor) -> Tensor:
@@ -150,13 +132,14 @@ class FinishedHypotheses:
     `begun` are the histories before the first token.
     """
 
-    def __init__(self, beam: int, begun: Histories, rules: PaperRules | FairseqRules) -> None:
+    def __init__(self, beam: int, begun: Histories, rules: PaperRules) -> None:
         self.rules = rules
         searches, device = len(begun.tokens), begun.tokens.device
         self.rank = torch.full((searches, beam), -math.inf, device=device)
         self.score = self.rank.clone()
         self.length = torch.zeros(searches, beam, dtype=torch.long, device=device)
-        self.histories = begun.taken(torch.zeros_like(self.length))  # of none yet: any will do
+        wide = (x if x is None else x.repeat_interleave(beam, dim=1) for x in begun)
+        self.histories = Histories._make(wide)  # of none yet: any will do
         self.done = torch.zeros(searches, dtype=torch.bool, device=device)
 
     def enter(self, ends: Tensor, found: Histories) -> None:
@@ -191,14 +174,14 @@ class FinishedHypotheses:
         positional = log_p.diff(dim=2, prepend=torch.zeros_like(log_p[:, :, :1])).cpu()
         tokens, attention = tokens.cpu(), None if attention is None else attention.cpu()
         score, ranks = self.score[searches].cpu(), self.rank[searches].tolist()
-        lengths = self.length[searches].tolist()
+        lengths, none = self.length[searches].tolist(), torch.empty(0, device="cpu")
         results: list[list[Found]] = [[] for _ in ranks]
         for row, found in enumerate(results):
             for place, rank in enumerate(ranks[row]):
                 if rank > -math.inf:
                     here = row, place, slice(lengths[row][place])
-                    seen = _EMPTY if attention is None else attention[here].T.clone()
-                    own = tokens[here].clone(), score[row, place], seen, _EMPTY
+                    seen = none if attention is None else attention[here].T.clone()
+                    own = tokens[here].clone(), score[row, place], seen, none
                     found.append(Found(*own, positional[here].clone()))
             found.sort(key=lambda hypothesis: -hypothesis.score.item())
         return results

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
@@ -86,33 +85,10 @@ class Model(Protocol):
         """Prepare for a batch: how to start it, and whether threads may share it."""
 
 
-SCORED_TOGETHER = 1 << 22
-"""Logits of given targets formed at a time: 16 MiB in float32."""
-
-
-def projected_log_probabilities(
-    features: Tensor, targets: Tensor, project: Callable[[Tensor], Tensor], vocabulary: int
-) -> Tensor:
-    """Compute log P of each target in chunks: the logits are never in memory all at once.
-
-    `features` (N, D) are the decoder's, `targets` (N,) numbers of tokens; `project` makes logits
-    (n, V) of (n, D). Returns natural logarithms (N,), at least in float32.
-    """
-    rows = max(1, SCORED_TOGETHER // vocabulary)
-    found = []
-    for x, gold in zip(torch.split(features, rows), torch.split(targets, rows), strict=True):
-        logits = project(x)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        found.append(-F.cross_entropy(logits, gold, reduction="none"))
-    return torch.cat(found)
-
-
 class EncoderDecoderModel(ABC):
-    """An encoder-decoder of `modules` for searches, which also scores given targets.
+    """An encoder-decoder of `modules` for searches, in evaluation mode from now on.
 
-    Args:
-        model: in evaluation mode from now on.
-        longest: source and target in tokens, the ends of sentence included.
+    `longest` are source and target in tokens, the ends of sentence included.
     """
 
     dictionary: Any = None
@@ -120,24 +96,6 @@ class EncoderDecoderModel(ABC):
     def __init__(self, model: Any, longest: tuple[int, int]) -> None:
         self.model, self.decoder = model.eval(), model.decoder
         self.longest_source, self.longest_target = longest
-
-    def token_log_probabilities(
-        self, sources: Tensor, rows: Tensor, previous: Tensor, target: Tensor
-    ) -> Tensor:
-        """log P of each token of given targets, (R, T); values at padding are undefined.
-
-        Args:
-            sources: (B, S), padded on the left.
-            rows: the row of `sources` that each target belongs to, (R,).
-            previous: the targets shifted right, (R, T), padded on the right.
-            target: (R, T), likewise.
-        """
-        memory, decoder = self.model.encode(sources).select(rows), self.decoder
-        features = self.model.decode(previous, memory, right_padded=True).features  # (R, T, D)
-        flat, gold = features.flatten(0, 1), target.flatten()
-        vocabulary = decoder.projection.weight.size(0)
-        log_p = projected_log_probabilities(flat, gold, decoder.project, vocabulary)
-        return log_p.view(target.shape)
 
     @abstractmethod
     def prepare(self) -> tuple[Start, bool]:
@@ -210,7 +168,7 @@ class CachedBeams(RowBeams):
 
 
 class TransformerModel(EncoderDecoderModel):
-    """A Transformer of `modules` for searches, in evaluation mode."""
+    """A Transformer of `modules` for searches."""
 
     def __init__(self, model: EncoderDecoder) -> None:
         longest = (stack.positions.max_positions for stack in (model.encoder, model.decoder))
@@ -255,8 +213,7 @@ def padded(
 class Ensemble:
     """Models that decode together, by the mean of their probabilities and of their attention.
 
-    The temperature divides the logits of every model. Where alignments aren't wanted, no attention
-    is kept, also of a model that computes it anyway: hypotheses would carry it from step to step.
+    The temperature divides the logits of every model. Attention that isn't wanted is dropped.
     """
 
     def __init__(

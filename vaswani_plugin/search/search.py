@@ -1,12 +1,10 @@
 """Beam search (section 6.1): options in, the hypotheses of a batch out; threads share the batch.
 
-A search consists of many small operations in sequence. Threads inside an operation wait for each
-other at its end; threads with their own sentences don't. (`vaswani_tiny`, 1,000 sentences, AVX2:
-6.6 s with two such threads, 7.3 s with two threads inside the operations, 11.3 s with one.)
-
-The beams of a sentence form groups, each with its own finished hypotheses: one group of W beams for
-beam search, G groups of W/G for diverse beams, W groups of one for samples. One group of one
-sentence is called a search.
+Threads inside an operation wait for each other at its end; threads with their own sentences don't.
+(`vaswani_tiny`, 1,000 sentences, AVX2: 6.6 s with two such threads, 7.3 s with two threads inside
+the operations, 11.3 s with one.) The beams of a sentence form groups, each with its own finished
+hypotheses: one group of W beams for beam search, G groups of W/G for diverse beams, W groups of one
+for samples. One group of one sentence is called a search.
 
 Axes: B unfinished sentences, G groups, w = W/G beams of each, C candidates of each, V vocabulary;
 b some of the sentences, S source length, T tokens so far.
@@ -41,22 +39,17 @@ from vaswani_plugin.search.finished import (
 from vaswani_plugin.search.models import Ensemble, Model, SearchDictionary, Sources, all_rows
 from vaswani_plugin.search.options import SearchOptions
 
-CHUNK = 2**21
-"""Log-probabilities processed together: few enough to stay in the processor's cache."""
-DEVICE_CHUNK = 2**26
-"""The same on other devices: 256 MiB in float32, enough to keep a GPU busy."""
+CHUNK, DEVICE_CHUNK = 2**21, 2**26
+"""Log-probabilities processed together: those that stay in a CPU's cache, or keep a GPU busy."""
 STEPS_BETWEEN_CHECKS = 4
 """On a GPU, steps between two checks of how many sentences are done and whether scores are numbers.
 Only these checks wait for the GPU between the start of a batch and its results."""
 WORTH_THREADS = 2**25
-"""Multiply-adds of a step from which PyTorch's threads gain inside its operations. With fewer, each
-operation waits for the other thread about as long as it computes; and where another process keeps
-a core busy, it waits for the scheduler. (One sentence, beam 4, two threads over one, AMD with AVX2:
-`vaswani_tiny` 1.0 times as fast, base 1.5 times; beside a busy process tiny 0.02 times.)"""
-LEAST_SHARE = 8
-"""Fewest sentences of a thread."""
-MOST_SHARES = 4
-"""Greatest number of threads. Python runs one thread at a time; only two were measured."""
+"""Multiply-adds of a step from which PyTorch's threads gain inside its operations; with fewer, they
+wait for each other, and for the scheduler. (One sentence, beam 4, two threads over one, AMD with
+AVX2: `vaswani_tiny` 1.0 times as fast, base 1.5 times; beside a busy process tiny 0.02 times.)"""
+LEAST_SHARE, MOST_SHARES = 8, 4
+"""Fewest sentences of a thread, and most threads; only two were measured."""
 
 Constraint = Callable[[Tensor, "Step"], None]
 """Changes log-probabilities (b, W, V) of a step in place."""
@@ -72,10 +65,9 @@ class Step(NamedTuple):
 
 
 class Tracker(Protocol):
-    """A constraint with a state for each hypothesis, so that it needs no history.
+    """A constraint with a state for each hypothesis; the search calls it as a model's `Beams`.
 
-    The search calls it at every step as it calls the models (`Beams`). `keep` of a shallow copy
-    leaves the original unchanged, because it assigns new tensors.
+    `keep` of a shallow copy leaves the original unchanged, because it assigns new tensors.
     """
 
     def advance(self, tokens: Tensor, parents: Tensor | None) -> None:
@@ -156,18 +148,14 @@ class Search:
         start: int | None = None,
         prompts: tuple[list[int], np.ndarray] | None = None,
     ) -> list[list[Found]]:
-        """Search the outputs of a batch.
+        """Search the outputs of a batch: at most W hypotheses each, the best score first.
 
         Args:
             sources: (B, S), padded on either side.
             more: see `Sources`.
             prefix: tokens that each output must begin with, (B, P), padded on the right.
             start: number of the token before the first one; None: end of sentence.
-            prompts: of prompts, in place of sources, the greatest number of new tokens of each, and
-                their lengths (B,).
-
-        Returns:
-            For each sentence at most W hypotheses, the best score first.
+            prompts: where the sources are prompts, most new tokens and length (B,) of each.
 
         Raises:
             UserError: when no output meets the constraints, or a model's output is not a number.
@@ -184,7 +172,7 @@ class Search:
             if not (options.sampling or self.constraints):
                 shares = split_among_threads(len(limits))
         trackers = [track(sources, limits) for track in self.start_tracking]
-        results: list[list[Found]] = [[] for _ in limits]
+        results: list[list[Found]] = [[]] * len(limits)
         with_attention = options.print_alignment is not None
 
         def search(share: slice) -> None:
@@ -214,10 +202,7 @@ class Search:
         return results
 
     def _limits(self, sources: Tensor, prefix: Tensor) -> tuple[list[int], np.ndarray]:
-        """Greatest numbers of tokens before the end of each sentence, and the sources' lengths.
-
-        The host waits for the device here.
-        """
+        """See `StartTracking`; and the sources' lengths, for which the host waits here."""
         lengths = sources.ne(self.pad).sum(dim=1).cpu().numpy()
         positions = min(model.longest_target for model in self.models) - 1
         a, b = self.options.max_len_a, self.options.max_len_b
@@ -236,8 +221,7 @@ class Search:
 class BeamSearch:
     """The loop of a search over some sentences, whose sources the models have encoded.
 
-    Each output begins with the tokens of `prefix` (B, P), after `first` (B, 1); `limits` are the
-    greatest numbers of tokens before the end of each sentence.
+    `first` (B, 1) and `prefix` (B, P) come before all else; for `limits` see `StartTracking`.
     """
 
     def __init__(
@@ -255,6 +239,7 @@ class BeamSearch:
         beam, diverse = self.options.beam, self.options.diverse_beam_groups
         self.groups = beam if self.options.sampling else max(diverse, 1)
         self.width, self.device = beam // self.groups, prefix.device
+        self.on_host = runs_on_host(self.device)
         self.latest, self.prefix = first, prefix
         self.limits = torch.tensor(limits, device=self.device)
         self.least_limit, self.last_step = min(limits), max(limits)
@@ -269,6 +254,7 @@ class BeamSearch:
     def run(self) -> list[list[Found]]:
         """The hypotheses of each sentence, the best score first."""
         for step in range(self.last_step + 1):
+            self.is_check_due = self.on_host or step % STEPS_BETWEEN_CHECKS == 0
             attention = self.ensemble.step(self.latest, self.parents)
             for tracker in self.trackers:
                 tracker.advance(self.latest, self.parents)
@@ -282,15 +268,12 @@ class BeamSearch:
                 break
         return self.results
 
-    def _is_check_due(self, step: int) -> bool:
-        return runs_on_host(self.device) or step % STEPS_BETWEEN_CHECKS == 0
-
     def _begin_step(self, attention: Tensor | None) -> None:
         """Start the histories, or add the attention (B, W, S) of the token to be chosen next."""
         searches = len(self.sentences) * self.groups
         if attention is not None:
-            if self.open is None:  # at the start all groups share one beam
-                attention = attention.repeat_interleave(self.groups, 0)
+            shared = self.groups if self.open is None else 1  # at the start, one beam
+            attention = attention.repeat_interleave(shared, 0)
             attention = attention.reshape(searches, -1, 1, attention.size(-1))
         if self.open is None:
             none = self.latest.new_zeros(searches, 1, 0)
@@ -302,14 +285,14 @@ class BeamSearch:
 
     def _choose_candidates(self, step: int) -> Candidates:
         """Choose the candidates, a chunk of the sentences at a time."""
-        elements = CHUNK if runs_on_host(self.device) else DEVICE_CHUNK
+        elements = CHUNK if self.on_host else DEVICE_CHUNK
         rows = max(1, elements // (self.ensemble.vocabulary * self.latest.size(1)))
         found = []
         for begin in range(0, len(self.sentences), rows):
             part = slice(begin, begin + rows)
             log_p = self.ensemble.log_probabilities(part)
             # A NaN fills its whole row.
-            if self._is_check_due(step) and log_p[:, :, 0].isnan().any():
+            if self.is_check_due and log_p[:, :, 0].isnan().any():
                 raise UserError(
                     "the model's scores are not numbers (NaN): its weights are broken; use another "
                     "checkpoint"
@@ -335,7 +318,7 @@ class BeamSearch:
         options, search, free = self.options, self.search, log_p
         history = self.open.tokens.reshape(*self.latest.shape, number)[part]
         forced = self.prefix[part, number] if number < self.prefix.size(1) else None
-        forbid(log_p, search.pad)
+        log_p[..., search.pad] = -math.inf
         if options.unkpen:
             log_p[..., search.unk] -= options.unkpen
         if forced is not None:
@@ -343,31 +326,30 @@ class BeamSearch:
         if forced is None or self.rules.by_sentence:
             # fairseq forbids none of these while any sentence has a prefix
             for token in search.suppressed + [search.eos] * (number < options.min_len):
-                forbid(free, token)
+                free[..., token] = -math.inf
         if options.no_repeat_ngram_size > 0:
             block_repeats(free, history, options.no_repeat_ngram_size)
         if forced is not None:
             torch.where(forced.ne(search.pad)[:, None, None], log_p, free, out=log_p)
         for constrain in (*search.constraints, *self.trackers):
             constrain(log_p, Step(number, self.sentences[part], history, part))
-        ending = self.limits[part] <= number
-        if forced is not None:
-            force_token(log_p, forced.masked_fill(ending, search.pad), search.pad)
-        if number >= self.least_limit:
-            force_end(log_p, ending, search.eos)
+        if forced is not None or number >= self.least_limit:
+            limits = self.limits[part]
+            only = torch.full_like(limits, search.pad) if forced is None else forced
+            force_token(log_p, only.masked_fill(limits <= number, search.eos), search.pad)
 
     def _add_finished(self, candidates: Candidates, ends: Tensor) -> bool:
-        """Add candidates that end to the finished hypotheses, as far as the rules allow.
+        """Finish candidates that end, as far as the rules allow; False where there are none.
 
-        Returns whether a candidate may end. On a GPU it is always True: a check would wait.
+        On a GPU it is always True: a check would wait.
         """
-        if runs_on_host(self.device) and not ends.any():
+        if self.on_host and not ends.any():
             return False
         self.any_finished = True
         count = self.rules.may_end(self.width)
         log_p, tokens, beams = (x[:, :count] for x in candidates)
         ends = ends[:, : log_p.size(1)] & log_p.gt(-torch.inf) & ~self.finished.done[:, None]
-        self.finished.enter(ends, self.open.taken(beams).with_token(tokens, log_p))
+        self.finished.enter(ends, self.open.extended(beams, tokens, log_p))
         return True
 
     def _extend_beams(self, candidates: Candidates, ends: Tensor, some_end: bool) -> None:
@@ -378,14 +360,11 @@ class BeamSearch:
             order = ends.byte().argsort(dim=1, stable=True)[:, :w]
             log_p, tokens, beams = (x.gather(1, order) for x in candidates)
             log_p = log_p.masked_fill(tokens.eq(self.search.eos), -torch.inf)  # where too few go on
-        self.open = self.open.taken(beams).with_token(tokens, log_p)
-        in_group = beams.unflatten(0, (-1, self.groups))
+        self.open = self.open.extended(beams, tokens, log_p)
         shape = (len(self.sentences), -1)
-        first = torch.arange(self.groups, device=self.device) * w
-        if self.parents is None:  # at first a sentence has one beam
-            self.parents = torch.zeros_like(in_group).reshape(shape)
-        else:
-            self.parents = (in_group + first[:, None]).reshape(shape)
+        before = 0 if self.parents is None else w  # at first a sentence has one beam
+        first = torch.arange(self.groups, device=self.device)[:, None] * before
+        self.parents = (beams.unflatten(0, (-1, self.groups)) + first).reshape(shape)
         self.latest = tokens.reshape(shape).contiguous()
         self.log_p = log_p.reshape(shape)
 
@@ -395,7 +374,7 @@ class BeamSearch:
         limits = self.limits.repeat_interleave(self.groups)
         done = self.rules.done(self.finished.rank, best_open, step, limits)
         self.finished.done |= done | limits.le(step) | best_open.eq(-torch.inf)
-        if step == self.last_step or self._is_check_due(step):
+        if step == self.last_step or self.is_check_due:
             self._drop_finished(step == self.last_step)
 
     def _drop_finished(self, last: bool) -> None:
@@ -404,7 +383,15 @@ class BeamSearch:
         if 8 * int(done.sum()) < len(done):
             return
         dropped, kept = done.nonzero()[:, 0], (~done).nonzero()[:, 0]
-        self._add_results(dropped)
+        found = iter(self.finished.hypotheses(all_rows(dropped, self.groups)))
+        for sentence in self.sentences[dropped].tolist():
+            own = [hypothesis for _ in range(self.groups) for hypothesis in next(found)]
+            if not own:
+                raise UserError(
+                    "no output of a sentence meets all constraints; take some back (no repeated "
+                    "n-grams, a prefix, allowed tokens, a least length), or raise --max-len-b"
+                )
+            self.results[sentence] = sorted(own, key=lambda h: -h.score.item())
         self.sentences = self.sentences[kept]
         if not len(kept):
             return
@@ -416,30 +403,6 @@ class BeamSearch:
         self.parents = self.parents[kept]
         for follower in (self.ensemble, *self.trackers):
             follower.keep(kept)
-
-    def _add_results(self, dropped: Tensor) -> None:
-        """Add the hypotheses of sentences that are done, over all their groups."""
-        found = iter(self.finished.hypotheses(all_rows(dropped, self.groups)))
-        for sentence in self.sentences[dropped].tolist():
-            own = [hypothesis for _ in range(self.groups) for hypothesis in next(found)]
-            if not own:
-                raise UserError(
-                    "no output of a sentence meets all constraints; take some back (no repeated "
-                    "n-grams, a prefix, allowed tokens, a least length), or raise --max-len-b"
-                )
-            self.results[sentence] = sorted(own, key=lambda h: -h.score.item())
-
-
-def forbid(log_probabilities: Tensor, token: int) -> None:
-    """Forbid a token everywhere."""
-    log_probabilities.select(-1, token).fill_(-math.inf)
-
-
-def force_end(log_probabilities: Tensor, ending: Tensor, eos: int) -> None:
-    """Forbid all but the end of sentence where `ending`, boolean (b,), is True."""
-    end = log_probabilities[..., eos].clone()
-    log_probabilities.masked_fill_(ending[:, None, None], -math.inf)
-    log_probabilities[..., eos] = end
 
 
 def force_token(log_probabilities: Tensor, tokens: Tensor, nothing: int) -> None:
@@ -468,9 +431,9 @@ def split_among_threads(sentences: int) -> list[slice]:
 
 
 def run_in_threads(work: Callable[[slice], None], shares: list[slice], inside: int) -> None:
-    """Run `work` on each share in a thread of its own; a single one runs in the caller's thread.
+    """Run `work` on each share in a thread of its own, a single one here; raise the first error.
 
-    Each has `inside` threads of PyTorch. The first error is raised.
+    Each has `inside` threads of PyTorch.
     """
     threads = torch.get_num_threads()
 

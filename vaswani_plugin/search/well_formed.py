@@ -4,9 +4,8 @@ text/linearization.py defines well-formed sequences of symbols. At every step ev
 of such a sequence, short enough to be completed within the length limit. So a next symbol always
 exists: a placeholder while words remain, then closing brackets, then the end of sentence.
 
-Each hypothesis has a state of a few numbers, updated at every symbol, and a stack of open brackets.
-The stacks are stored as a tree: an opening bracket adds a node that points to the node below it,
-and a hypothesis stores its top node. So no stack is ever copied.
+A hypothesis's stack of open brackets is a path in a tree: an opening bracket adds a node that
+points to the node below it, and the hypothesis stores its top node. So no stack is ever copied.
 
 Axes: B sentences, b some of them, W beams, S source length, V vocabulary, N nodes.
 """
@@ -29,8 +28,7 @@ OPEN, PLACEHOLDER, CLOSE = 1, 2, 3
 class SymbolTables:
     """The kinds of a target dictionary's symbols (see `symbols_of`), and which may come next.
 
-    A dictionary may have closing symbols with a label, without one, or both. An opening symbol
-    without a closing one is never written, nor are special symbols.
+    Closing symbols may have a label or none. An opening symbol without one is never written.
     """
 
     def __init__(self, symbols: Sequence[str | None], eos: int) -> None:
@@ -87,9 +85,8 @@ class WellFormedTrees:
         none = torch.zeros_like(words)
         # Of each hypothesis: open brackets, remaining words, latest openings in a row, top node.
         self.state = torch.stack((none, words, none, none), dim=-1)[:, None]  # (B, W, 4)
-        self.node_class = words.new_zeros(len(words), 1)  # (B, N)
-        self.node_below = words.new_zeros(len(words), 1)  # (B, N)
-        self.nodes = 1  # number of nodes in use
+        self.node_class, self.node_below = words.new_zeros(2, len(words), 1)  # each (B, N)
+        self.nodes = 1  # in use
 
     def advance(self, tokens: Tensor, parents: Tensor | None) -> None:
         """See `Tracker`."""
@@ -112,10 +109,9 @@ class WellFormedTrees:
         begin, end = self.nodes, self.nodes + own_class.size(1)
         if end > self.node_class.size(1):
             more = (0, max(end, 64 * own_class.size(1)))
-            self.node_class = torch.nn.functional.pad(self.node_class, more)
-            self.node_below = torch.nn.functional.pad(self.node_below, more)
-        self.node_class[:, begin:end] = own_class
-        self.node_below[:, begin:end] = below
+            both = self.node_class, self.node_below
+            self.node_class, self.node_below = (torch.nn.functional.pad(x, more) for x in both)
+        self.node_class[:, begin:end], self.node_below[:, begin:end] = own_class, below
         self.nodes = end
         return torch.arange(begin, end, device=below.device).expand_as(below)
 
@@ -136,9 +132,8 @@ class WellFormedTrees:
 
     def keep(self, sentences: Tensor) -> None:
         """See `Tracker`."""
-        self.state, self.limits = self.state[sentences], self.limits[sentences]
-        self.node_class = self.node_class[sentences]
-        self.node_below = self.node_below[sentences]
+        for name in ("state", "limits", "node_class", "node_below"):
+            setattr(self, name, getattr(self, name)[sentences])
 
 
 class Grammar:
@@ -164,7 +159,7 @@ class Grammar:
         return self.tables.kind.cpu() == PLACEHOLDER
 
     def start_tracking(self, sources: Tensor, limits: list[int]) -> WellFormedTrees:
-        """Make the tracker of a batch: see `beam_search.StartTracking`."""
+        """Make the tracker of a batch: see `StartTracking`."""
         device, special = sources.device, (self.source.pad(), self.source.eos())
         words = last_tokens_of_words(sources, self.ends_word.to(device), *special).sum(dim=1)
         most = torch.tensor(limits, device=device)
