@@ -7,7 +7,7 @@
 #   bash recipes/benchmarks/training.sh --data work/multi30k/data-bin --sides ours stock transformers eole joeynmt
 #
 # Batch: 4,096 tokens x 1 process x update-freq 1. Expected on a CPU: tiny at least 1.6 times stock's target
-# tokens/s, base at least as many; base with --sides ours-amp on AVX512_BF16 1.8, on AMX 2.5 times ours.
+# tokens/s, base at least as many; base with --sides ours-amp on AMX at least 1.6 times ours.
 set -euo pipefail
 # shellcheck source=recipes/lib/env.sh
 source "$(dirname "$0")/../lib/env.sh"

@@ -269,8 +269,8 @@ def test_base_on_a_cpu_trains_in_bfloat16_where_it_is_fast(
     recipe, program, tmp_path, arch, has, flags, used
 ):
     folder = program("fairseq-train", 'echo "$@"')
-    Path(folder, "grep").write_text(f"#!/bin/sh\nexit {int(not has)}\n")
-    Path(folder, "grep").chmod(0o755)
+    Path(folder, "awk").write_text(f"#!/bin/sh\nexit {int(not has)}\n")
+    Path(folder, "awk").chmod(0o755)
     steps = f'PATH="$bin:$PATH"\nstep train train --arch vaswani_{arch} --max-tokens 9\n'
     done = recipe(steps, "--work", tmp_path / "w", "--cpu", *flags, bin=folder)
     assert done.returncode == 0, done.stderr
