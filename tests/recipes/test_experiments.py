@@ -96,8 +96,8 @@ def test_the_report(finished, toy_data_bin):
     sizes = [read_numbers(toy_data_bin / f"train.src-tgt.{side}")[1] for side in ("src", "tgt")]
     source, target = (round(lengths.mean()) for lengths in sizes)
     words = len(Dictionary.load(toy_data_bin / "dict.src.txt"))
-    changes = row_of("vaswani_debug")[1].changes
-    flops = 3 * forward_flops("vaswani_transformer", changes, words, (1, source, target)) / target
+    family, row = row_of("vaswani_debug")
+    flops = 3 * forward_flops(family, row.changes, words, (1, source, target)) / target
     log = folder / "work" / "trainings" / "first-1" / "train.log"
     tokens = 6 * read_training(read_lines(log), "").tokens_per_update
     (*_, last), (*_, other) = first["costs"]
