@@ -93,6 +93,26 @@ def binarize(text: Path, destination: Path) -> None:
     assert result.returncode == 0, result.stderr
 
 
+# fairseq's code of its time: scripted modules, Hydra's old interface, masks of two types, hooks,
+# autocast, sizes of arrays; and what PyTorch says where there is no GPU. What else warns is shown.
+KNOWN_WARNINGS = (
+    "ignore:.torch.jit.script. is deprecated:DeprecationWarning",
+    r"ignore:\s*(The version_base parameter|The strict flag|hydra.experimental|'.*' is validated)",
+    "ignore:In 'config'",
+    "ignore:Support for mismatched key_padding_mask",
+    "ignore:(.torch.nn.utils.weight_norm|.torch.cuda.amp|Using non-full backward hooks)",
+    "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning",
+    "ignore:overflow encountered in scalar subtract:RuntimeWarning:fairseq",
+    "ignore:('pin_memory' argument|torch.cuda.amp.GradScaler is enabled|TF32 acceleration)",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hides what is known."""
+    for known in KNOWN_WARNINGS:
+        config.addinivalue_line("filterwarnings", known)
+
+
 LONG = ("tests/recipes/", "tests/docs/test_blocks.py", "tests/contracts/")
 """What takes minutes a file. It runs first, so that no process works alone at the end."""
 
