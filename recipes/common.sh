@@ -75,7 +75,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
   [[ $scale == full || $scale == tiny ]] || die "--scale $scale: must be tiny or full"
   [[ -z $data || -d $data ]] || die "--data $data: no such folder"
   for _name in ${arch-} $(printf '%s\n' ${extra[@]+"${extra[@]}"} | awk 'arch { print } { arch = $0 == "--arch" }'); do
-    grep -q "\"$_name\"" "$plugin/model/architectures.py" || die "--arch $_name: no such architecture; \`vaswani archs\` lists them"
+    grep -rqs "\"$_name\"" "$plugin/model" "$plugin/ancestors" || die "--arch $_name: no such architecture; \`vaswani archs\` lists them"
   done
   if [[ -n $data ]]; then data=$(cd -- "$data" && pwd -P); fi
   if [[ $work != /* ]]; then work=$PWD/$work; fi
