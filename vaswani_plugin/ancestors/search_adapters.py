@@ -20,8 +20,14 @@ from vaswani_plugin.ancestors.recurrent import (
 )
 from vaswani_plugin.ancestors.recurrent_language_model import RecurrentLanguageModel
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.search.models import Beams, EncoderDecoderModel, RowBeams, Sources, Start
-from vaswani_plugin.search.text_models import TextModel
+from vaswani_plugin.search.models import (
+    Beams,
+    EncoderDecoderModel,
+    RowBeams,
+    Sources,
+    Start,
+    TextModel,
+)
 
 
 class RecurrentSearched(EncoderDecoderModel):

@@ -42,8 +42,8 @@ from vaswani_plugin.inference.texts import (
 from vaswani_plugin.metrics.perplexity import result
 from vaswani_plugin.metrics.scored_text import count_represented, number_by
 from vaswani_plugin.ranges import require_choice
+from vaswani_plugin.search.models import TextModel
 from vaswani_plugin.search.options import SearchOptions
-from vaswani_plugin.search.text_models import TextModel
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.raw_text import check_text
 from vaswani_plugin.text.settings import TextSettings

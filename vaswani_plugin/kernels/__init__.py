@@ -40,14 +40,9 @@ def wanted_kernels() -> tuple[str, ...]:
 
 
 def accelerate(model: nn.Module) -> nn.Module:
-    """Replace plain parts of a model by kernels, in place.
+    """Replace plain parts of a model, built of `modules`, by kernels, in place; return the model.
 
-    Args:
-        model: a model built of `modules`. In evaluation mode it gets no kernels that only serve
-            training.
-
-    Returns:
-        The model.
+    In evaluation mode it gets no kernels that only serve training.
     """
     from vaswani_plugin.kernels import attention, layers
 

@@ -7,12 +7,9 @@ several copies.
 
 The forward pass takes the tokens in chunks and computes the gradients, too, if they are wanted. A
 chunk's d loss / d logits = softmax(logits) - q is at once multiplied into the gradients of the
-features and of the weight, so memory does not grow with N x V.
-
-q, the smoothed target distribution, has one constant value for all tokens but the gold one. This
-constant is not subtracted from each logit's gradient. Instead, the sum of the weight's rows times
-the constant is subtracted from the features' gradient, and the sum of the features' rows times the
-constant from the weight's gradient.
+features and of the weight, so memory does not grow with N x V. q, the smoothed target distribution,
+is one constant for all tokens but the gold one. It is subtracted from both gradients at the end,
+times the sum of the weight's rows, or of the features'.
 
 Axes: N target tokens, R tokens of a chunk, D d_model, V vocabulary.
 """
@@ -120,110 +117,69 @@ def chunk_rows(vocabulary: int, width: int, in_cache: bool) -> int:
     return max(1, elements // vocabulary, width)
 
 
-class _Gradients:
-    """Accumulates the gradients of features (N, D) and weight (V, D), chunk by chunk.
-
-    `real` (N,) is False at padding, None: there is none; `wanted` says which gradients are. Where
-    padding is left in, it is computed, too, and then multiplied by 0.
-    """
-
-    def __init__(
-        self,
-        features: Tensor,
-        weight: Tensor,
-        real: Tensor | None,
-        wanted: tuple[bool, bool],
-        rows: int,
-    ) -> None:
-        self.real = real
-        self.features = features if real is None else features * real[:, None]
-        self.weight, self.dtype = weight, torch.promote_types(features.dtype, torch.float32)
-        self.of_features = torch.empty_like(features) if wanted[0] else None
-        self.of_weight = None
-        if wanted[1]:
-            # For oneDNN the transposed gradient is accumulated, which is faster.
-            shape = weight.shape[::-1] if takes_onednn(weight) else weight.shape
-            self.of_weight = weight.new_zeros(shape, dtype=self.dtype)
-        # on a CPU in bfloat16, rooms that each chunk uses again: new memory would cost a fifth
-        self.room: Any = None
-        self.wide = self.part = None
-        if real is None and self.dtype != features.dtype:
-            self.wide = features.new_empty(rows, len(weight), dtype=self.dtype)
-            self.part = torch.empty_like(weight)
-
-    def logits(self, x: Tensor) -> Tensor:
-        """Compute the logits of a chunk, (R, D) -> (R, V); the next call reuses the memory."""
-        if takes_onednn(x):
-            return product(x, self.weight)
-        if self.room is None:
-            self.room = x.new_empty(len(x), len(self.weight))
-        logits = product(x, self.weight, out=self.room[: len(x)])
-        return logits if self.wide is None else self.wide[: len(x)].copy_(logits)
-
-    def add(self, chunk: slice, of_logits: Tensor) -> None:
-        """Add a chunk's part of both gradients, given the gradient of its logits (R, V)."""
-        x = self.features[chunk]
-        if self.wide is not None:
-            of_logits = self.room[: len(x)].copy_(of_logits)
-        of_logits = of_logits.to(x.dtype)
-        if self.of_features is not None:
-            self.of_features[chunk] = product(of_logits, self.weight.t())
-        if self.of_weight is None:
-            return
-        if self.of_weight.shape != self.weight.shape:
-            self.of_weight += product(x.t(), of_logits.t())
-        elif self.dtype != x.dtype:
-            self.of_weight += product(of_logits.t(), x.t(), out=self.part)
-        else:
-            torch.addmm(self.of_weight, of_logits.t(), x, out=self.of_weight)
-
-    def subtract_constant(self, q: float) -> None:
-        """Subtract the part of q that is the same for every logit from both gradients."""
-        features = self.features
-        if self.of_features is not None:
-            self.of_features -= (q * self.weight.sum(dim=0, dtype=self.dtype)).to(features.dtype)
-            if self.real is not None:
-                self.of_features *= self.real[:, None]
-        if self.of_weight is not None:
-            if self.of_weight.shape != self.weight.shape:
-                self.of_weight = self.of_weight.t()
-            self.of_weight -= q * features.sum(dim=0, dtype=self.dtype)
-
-
 class _FusedLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx, features, weight, target, real, epsilon, count_correct):
+        """`real` (N,) is False at padding, which counts as 0; None: there is none."""
         ctx.dtype, weight = weight.dtype, weight.to(features.dtype)  # its gradient stays wide
         gold_weight, other_weight = smoothing_weights(epsilon, len(weight))
-        vocabulary, width = weight.shape
-        rows = min(chunk_rows(vocabulary, width, in_cache=real is None), len(target))
-        gradients = _Gradients(features, weight, real, ctx.needs_input_grad[:2], rows)
-        weight_sum = weight.sum(dim=0, dtype=gradients.dtype)  # sum_j z_j = features . weight_sum
+        dtype = torch.promote_types(features.dtype, torch.float32)
+        rows = min(chunk_rows(len(weight), weight.size(1), in_cache=real is None), len(target))
+        kept = features if real is None else features * real[:, None]
+        of_features = torch.empty_like(features) if ctx.needs_input_grad[0] else None
+        of_weight, is_transposed = None, takes_onednn(weight)
+        if ctx.needs_input_grad[1]:  # oneDNN is faster with the transposed gradient
+            of_weight = weight.new_zeros(
+                weight.shape[::-1] if is_transposed else weight.shape, dtype=dtype
+            )
+        # On a CPU in bfloat16, new memory for each chunk would cost a fifth of the time.
+        room, wide, part = features.new_empty(rows, len(weight)), None, None
+        if real is None and dtype != features.dtype:
+            wide, part = torch.empty_like(room, dtype=dtype), torch.empty_like(weight)
+        weight_sum = weight.sum(dim=0, dtype=dtype)  # sum_j z_j = features . weight_sum
         # separate tensors, not views: fairseq multiplies a dummy batch's loss by 0 in place
-        loss, nll = (features.new_zeros((), dtype=gradients.dtype) for _ in range(2))
+        loss, nll = (features.new_zeros((), dtype=dtype) for _ in range(2))
         correct = target.new_zeros(())
         for start in range(0, len(target), max(1, rows)):
             chunk = slice(start, start + rows)
             x, gold_index = features[chunk], target[chunk, None]
             counts = True if real is None else real[chunk, None]
-            logits = gradients.logits(x)
+            logits = product(x, weight, out=None if takes_onednn(x) else room[: len(x)])
+            if wide is not None:
+                logits = wide[: len(x)].copy_(logits)
             if count_correct:
                 correct += (logits.argmax(dim=-1, keepdim=True).eq(gold_index) & counts).sum()
-            gold = logits.gather(-1, gold_index).to(gradients.dtype)
-            highest = logits.amax(-1, keepdim=True).to(gradients.dtype)
-            others = (x.to(gold.dtype) @ weight_sum)[:, None] - gold
+            gold = logits.gather(-1, gold_index).to(dtype)
+            highest = logits.amax(-1, keepdim=True).to(dtype)
+            others = (x.to(dtype) @ weight_sum)[:, None] - gold
             # on a CPU, whose softmax allows it, in place: the logits' memory is in the cache
-            room = logits if real is None else None
-            probabilities = torch.softmax(logits, dim=-1, dtype=gold.dtype, out=room)
+            out = logits if real is None else None
+            probabilities = torch.softmax(logits, dim=-1, dtype=dtype, out=out)
             # lse = log sum_j exp z_j, from the likeliest token: its probability can't underflow
             lse = highest - probabilities.amax(-1, keepdim=True).log()
             loss += (counts * (lse - gold_weight * gold - other_weight * others)).sum()
             nll += (counts * (lse - gold)).sum()
-            if any(ctx.needs_input_grad):
-                surplus = torch.full_like(gold, other_weight - gold_weight)
-                gradients.add(chunk, probabilities.scatter_add_(-1, gold_index, surplus))
-        gradients.subtract_constant(other_weight)
-        ctx.save_for_backward(gradients.of_features, gradients.of_weight)
+            if not any(ctx.needs_input_grad):
+                continue
+            surplus = torch.full_like(gold, other_weight - gold_weight)
+            of_logits, x = probabilities.scatter_add_(-1, gold_index, surplus), kept[chunk]
+            of_logits = of_logits.to(x.dtype) if wide is None else room[: len(x)].copy_(of_logits)
+            if of_features is not None:
+                of_features[chunk] = product(of_logits, weight.t())
+            if of_weight is not None and is_transposed:
+                of_weight += product(x.t(), of_logits.t())
+            elif of_weight is not None and dtype != x.dtype:
+                of_weight += product(of_logits.t(), x.t(), out=part)
+            elif of_weight is not None:
+                torch.addmm(of_weight, of_logits.t(), x, out=of_weight)
+        if of_features is not None:
+            of_features -= (other_weight * weight_sum).to(features.dtype)
+            if real is not None:
+                of_features *= real[:, None]
+        if of_weight is not None:
+            of_weight = of_weight.t() if is_transposed else of_weight
+            of_weight -= other_weight * kept.sum(dim=0, dtype=dtype)
+        ctx.save_for_backward(of_features, of_weight)
         ctx.mark_non_differentiable(nll, correct)
         return loss, nll, correct
 

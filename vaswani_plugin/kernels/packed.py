@@ -35,10 +35,7 @@ LONG, MOST_ROWS = 512, 2048
 
 
 class Packed:
-    """A decoder with kernels for its leaves, for a search; when its weights change, make another.
-
-    `decoder` is None where beams in slots don't get what the decoder computes.
-    """
+    """A decoder with kernels for its leaves, for a search; new weights need a new one."""
 
     def __init__(self, decoder: Any) -> None:
         self.decoder = decoder
@@ -183,7 +180,7 @@ class Packing:
 
     def __init__(self) -> None:
         # Threads replace them together: parameters, their states, and the weights packed of them.
-        self._kept: tuple[list[Any], Hashable, Packed] = [], None, Packed(None)
+        self._kept: tuple[list[Any], Hashable, Packed | None] = [], None, None
 
     def of(self, decoder: nn.Module, final: bool) -> Packed | None:
         """Return the packed weights, packed again if needed; None if `forward` must decode.
@@ -198,6 +195,6 @@ class Packing:
         states = options(decoder), *((p._version, p.data_ptr(), p.dtype) for p in now)
         if not (final and states == before and all(map(is_, now, parameters))):
             leaves = proven_leaves(decoder, structure(decoder))
-            packed_now = Packed(None if leaves is None else packed(decoder, leaves, {}))
+            packed_now = None if leaves is None else Packed(packed(decoder, leaves, {}))
             self._kept = now, states, packed_now
-        return packed_now if packed_now.decoder is not None else None
+        return packed_now

@@ -18,7 +18,6 @@ logger = logging.getLogger(__name__)
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5}
 """Greatest difference, over the greatest number; in types of 16 bits `ROUGH`."""
 ROUGH = 0.05
-OPTIONS = int, float, str, tuple
 Trial = Callable[[Any], list[Tensor | None]]
 """Runs a leaf, or its kernel; returns the results, None for a missing gradient."""
 
@@ -47,9 +46,8 @@ def options(module: nn.Module) -> Hashable:
         own = vars(part)
         for name in sorted(own.keys() - _OF_EVERY_MODULE):
             value = own[name]
-            if value is None or isinstance(value, OPTIONS):
-                found += name, value
-            elif callable(value) and not isinstance(value, nn.Module):
+            is_function = callable(value) and not isinstance(value, nn.Module)
+            if value is None or is_function or isinstance(value, (int, float, str, tuple)):
                 found += name, value
     return tuple(found)
 
@@ -81,27 +79,23 @@ def is_proven(
     both with the same weights; `trial` runs either, both times with the same random numbers.
     """
     if key not in _proven:
-        _proven[key] = _agree(leaves, trial)
+        results = []
+        with torch.random.fork_rng(devices=()), torch.no_grad():
+            torch.default_generator.manual_seed(5)
+            try:
+                for leaf in leaves():
+                    torch.default_generator.manual_seed(7)
+                    results.append(trial(leaf))
+            except Exception:  # a kernel may find a parameter missing, or of another shape
+                logger.debug("the proof of a kernel failed", exc_info=True)
+        is_whole = len(results) == 2 and len(results[0]) == len(results[1])
+        _proven[key] = is_whole and all(map(is_close, *results))
         if name and not _proven[key]:
             logger.warning(
                 f"{name} does not compute what vaswani_plugin/kernels/{file} does: it runs as it "
                 f"is written, slower. Change the kernel, too, or set VASWANI_KERNELS=off"
             )
     return _proven[key]
-
-
-def _agree(leaves: Callable[[], Iterable[Any]], trial: Trial) -> bool:
-    results = []
-    with torch.random.fork_rng(devices=()), torch.no_grad():
-        torch.default_generator.manual_seed(5)
-        try:
-            for leaf in leaves():
-                torch.default_generator.manual_seed(7)
-                results.append(trial(leaf))
-        except Exception:  # a kernel may find a parameter missing, or of another shape
-            logger.debug("the proof of a kernel failed", exc_info=True)
-            return False
-    return len(results[0]) == len(results[1]) and all(map(is_close, *results))
 
 
 def is_close(expected: Tensor | None, actual: Tensor | None) -> bool:
