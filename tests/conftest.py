@@ -61,10 +61,7 @@ def fairseq_environment(**extra: str) -> dict[str, str]:
 def run_module(
     module: str, *args: object, timeout: float = 300, **environment: str
 ) -> subprocess.CompletedProcess:
-    """Run ``python -m module args`` (`timeout` in seconds), fairseq's commands in a fork.
-
-    CUDA doesn't survive a fork: where a test of this process has used a GPU, all is run anew.
-    """
+    """Run ``python -m module args`` in a fork, or anew where a test here has used a GPU."""
     options = {"timeout": timeout, "env": fairseq_environment(**environment)}
     if module.startswith("fairseq_cli") and not torch.cuda.is_initialized():
         return in_fork("-m", module, *args, **options)

@@ -1,8 +1,6 @@
 """A bare checkout is enough for fairseq's commands, and two rooms could be thrown away.
 
-An empty environment finds the packages of this one on PYTHONPATH, where Python reads no .pth file:
-the link by which the plugin itself is installed has no effect. The checkout's name has a blank. It
-lacks the folders of the kernels and of the ancestors, their tests and the lines that name them.
+Packages come by PYTHONPATH, where no .pth file links the plugin; the folder's name has a blank.
 """
 
 import os

@@ -1,9 +1,4 @@
-"""An option added in three files, as docs/how-to/layer.md says, and a hook: nothing is silent.
-
-The page's patch is applied to a copy of the package. There the model's own log P, by a full pass,
-is what Python, `vaswani translate` and fairseq's own command report; every export refuses by name;
-the field is a flag with help and a key of Hydra's, and older checkpoints have its default.
-"""
+"""An option added as docs/how-to/layer.md says, and a hook: all commands follow, exports refuse."""
 
 import json
 import re

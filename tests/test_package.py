@@ -89,10 +89,7 @@ def test_the_wheel_runs_away_from_the_checkout(wheel, tmp_path):
 
 @pytest.mark.slow
 def test_the_wheel_installs_and_runs_in_an_empty_environment(wheel, tmp_path):
-    """With everything that its metadata asks for, from the package index; without fairseq.
-
-    VASWANI_TORCH_INDEX names one more index, for a build of torch.
-    """
+    """With all its dependencies, without fairseq; VASWANI_TORCH_INDEX is one more package index."""
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv" / "bin" / "python"
     pins = tmp_path / "pins.txt"

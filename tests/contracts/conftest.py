@@ -1,7 +1,7 @@
 """Every command with valid arguments, over one folder of small files and models."""
 
+import re
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -20,81 +20,41 @@ LOG = (
 )
 
 
-@dataclass(frozen=True)
 class Command:
-    """A line of arguments; which {names} are texts, other inputs, and files that it writes."""
+    """A line of arguments, of whose {names} some are texts, other inputs, files that it writes."""
 
-    line: str
-    texts: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
+    def __init__(self, line: str) -> None:
+        self.line, names = line, list(dict.fromkeys(re.findall(r"{(\w+)}", line)))
+        self.texts = [name for name in names if name in TEXTS]
+        self.files = [name for name in names if name in FILES]
+        self.outputs = [n.replace("_", ".") for n in names if n not in TEXTS + FILES]
 
 
-COMMANDS = {
-    "average": Command(
-        "average --inputs {checkpoint} {second} --output {mean_pt}",
-        files=("checkpoint", "second"),
-        outputs=("mean.pt",),
-    ),
-    "bleu": Command(
-        "bleu --hypothesis {hyp} --reference {ref} --source {src} --training-source {ref}",
-        texts=("hyp", "ref", "src"),
-    ),
-    "evalb": Command("evalb {trees} {parsed} --parameters {prm}", texts=("trees", "parsed", "prm")),
-    "rouge": Command("rouge --hypothesis {hyp} --references {ref}", texts=("hyp", "ref")),
-    "complexity": Command("complexity"),
-    "positions": Command("positions --plot {p_svg}", outputs=("p.svg",)),
-    "cost": Command("cost --hours 12 --device P100"),
-    "curves": Command("curves {log} --output {c_svg}", texts=("log",), outputs=("c.svg",)),
-    "translate": Command(
-        "translate --cpu --model {bundle} {src} {ref} --output {out} --format json --long split",
-        texts=("src", "ref"),
-        files=("bundle",),
-        outputs=("out",),
-    ),
-    "serve": Command(
-        "serve --model {bundle} --api-keys {keys} --port 0", texts=("keys",), files=("bundle",)
-    ),
-    "rescore": Command(
-        "rescore --cpu --data {data} --system own={checkpoint} --nbest {nbest} --source {src} "
-        "--reference {ref} --output {best}",
-        texts=("nbest", "src", "ref"),
-        files=("checkpoint", "data"),
-        outputs=("best",),
-    ),
-    "summarize": Command(
-        "summarize --cpu --model {summarizer} {words} --output {out} --format json",
-        texts=("words",),
-        files=("summarizer",),
-        outputs=("out",),
-    ),
-    "parse": Command(
-        "parse --cpu --model {parser} {tokens} --output {out} --format json",
-        texts=("tokens",),
-        files=("parser",),
-        outputs=("out",),
-    ),
-    "import": Command(
-        "import --checkpoint {stock} --data-bin {data} --output {ours_pt}",
-        files=("stock", "data"),
-        outputs=("ours.pt",),
-    ),
-    "export": Command(
-        "export --to fairseq --allow-layer-norm-eps --model {bundle} --output {stock_pt}",
-        files=("bundle",),
-        outputs=("stock.pt",),
-    ),
-    "card": Command("card --model {bundle} --result {result}", files=("bundle", "result")),
-    "attention": Command(
-        "attention --model {bundle} --corpus {src} {ref}", texts=("src", "ref"), files=("bundle",)
-    ),
-    "lm": Command(
-        "lm --cpu --model {lm} --text {words} --baselines --train-data {words}",
-        texts=("words",),
-        files=("lm",),
-    ),
-    "complete": Command("complete --cpu --model {lm} --max-new-tokens 3 ba", files=("lm",)),
-}
+TEXTS = "src ref hyp nbest words tokens trees parsed keys prm log".split()
+FILES = "bundle parser lm summarizer data checkpoint second stock result".split()
+LINES_OF_COMMANDS = """\
+average --inputs {checkpoint} {second} --output {mean_pt}
+bleu --hypothesis {hyp} --reference {ref} --source {src} --training-source {ref}
+evalb {trees} {parsed} --parameters {prm}
+rouge --hypothesis {hyp} --references {ref}
+complexity
+positions --plot {p_svg}
+cost --hours 12 --device P100
+curves {log} --output {c_svg}
+translate --cpu --model {bundle} {src} {ref} --output {out} --format json --long split
+serve --model {bundle} --api-keys {keys} --port 0
+rescore --cpu --data {data} --system own={checkpoint} --nbest {nbest} --source {src} \
+--reference {ref} --output {best}
+summarize --cpu --model {summarizer} {words} --output {out} --format json
+parse --cpu --model {parser} {tokens} --output {out} --format json
+import --checkpoint {stock} --data-bin {data} --output {ours_pt}
+export --to fairseq --allow-layer-norm-eps --model {bundle} --output {stock_pt}
+card --model {bundle} --result {result}
+attention --model {bundle} --corpus {src} {ref}
+lm --cpu --model {lm} --text {words} --baselines --train-data {words}
+complete --cpu --model {lm} --max-new-tokens 3 ba
+"""
+COMMANDS = {line.split()[0]: Command(line) for line in LINES_OF_COMMANDS.splitlines()}
 """`archs` reads no file, and counts for seconds."""
 
 
@@ -153,4 +113,5 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "prm": ["DELETE_LABEL TOP", "CUTOFF_LEN 3"],
         "log": [LOG.format(n) for n in (10, 20, 30)],
     }
+    assert (list(files), list(texts)) == (FILES, TEXTS)
     return files | {name: put(folder / name, lines) for name, lines in texts.items()}

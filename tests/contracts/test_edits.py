@@ -1,8 +1,4 @@
-"""What you read is what runs: lines of `modules/` are edited, and everything computes the new ones.
-
-Training's loss is another one, with kernels the same as without; the search finds the log P that
-the plain modules give; an export computes the same, or is refused and leaves nothing.
-"""
+"""What you read is what runs: training, search and exports compute edited lines, or refuse them."""
 
 import json
 import shutil

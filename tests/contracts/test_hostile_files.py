@@ -1,8 +1,6 @@
 """Broken and hostile files through every reader: no code run, no hang, no escape.
 
-A text that users write ends in one line; a bundle or checkpoint, which our programs write, may end
-in a traceback. Each command runs over files of which Hypothesis changes one, in a fork with little
-memory and time. VASWANI_EXAMPLES=1000 is the long run (5 by default).
+VASWANI_EXAMPLES=1000 is the long run (5 by default).
 """
 
 import importlib

@@ -1,7 +1,4 @@
-"""Two workers train as one does with ``--update-freq 2``; who goes on with a training is free.
-
-Recipes start them on one node or two.
-"""
+"""Two workers, of one node or two, train as one does with ``--update-freq 2``, and go on alike."""
 
 import contextlib
 import os

@@ -1,12 +1,8 @@
 """Every shell and Python block of README and docs: run on a small bundle, or marked with a reason.
 
-The line before a block says what happens to it:
-
-    <!-- run -->              it is run here, after the other ones of its page, in one folder
-    <!-- run small -->        the same, with a small corpus as DATA_BIN, and sizes of `SMALL`;
-                              so is every block with a command of fairseq
-    <!-- not run: REASON -->  its programs, scripts and flags are looked up, but for docs/results,
-                              which say how a record was made, by the code of its time
+<!-- run -->: after the other ones of its page, in one folder; <!-- run small -->: with a small
+corpus as DATA_BIN and sizes of `SMALL`, as every block of fairseq's; <!-- not run: REASON -->: its
+programs, scripts and flags are looked up, but for docs/results.
 """
 
 import gzip

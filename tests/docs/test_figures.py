@@ -1,7 +1,4 @@
-"""The figures of docs/results.md and its pages are those of the records; README's are results'.
-
-`docs/evidence/figures.tsv` says where in a record a figure stands.
-"""
+"""The figures of docs/results are its records', by evidence/figures.tsv; README's, results'."""
 
 import csv
 import json

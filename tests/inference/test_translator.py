@@ -266,10 +266,7 @@ def test_what_is_no_text_is_named(translator, bad):
 
 
 def test_all_is_read_at_loading(toy_bundle, tmp_path, monkeypatch):
-    """Neither another working directory nor other files in the folder change a loaded model.
-
-    The folder is one of links, as those of Hugging Face's cache.
-    """
+    """Neither another working directory nor other files in the folder, one of links, change it."""
     (tmp_path.parent / "blobs").mkdir()
     for name in toy_bundle.iterdir():
         blob = tmp_path.parent / "blobs" / name.name

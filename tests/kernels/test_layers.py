@@ -1,7 +1,4 @@
-"""Faster layers: `OneDNNLinear` is `torch.nn.Linear` in value and gradients; `FusedAddNorm` drops
-the right share, independently, and is LayerNorm(x + Dropout(y)) for that mask. The processor and a
-variable say which library multiplies.
-"""
+"""Faster layers are the plain ones, in value and gradients; the processor chooses the library."""
 
 import numpy as np
 import pytest

@@ -1,6 +1,4 @@
-"""Packed beams are the full forward pass, beyond tests/search/test_beams.py; their weights follow
-every change of a model, or step aside for its own `forward`.
-"""
+"""Packed beams are the full forward pass, and follow every change of a model, or step aside."""
 
 import copy
 

@@ -209,10 +209,7 @@ def test_a_killed_step_is_done_again(recipe, tmp_path):
 
 @pytest.mark.parametrize("sent", ["INT", "TERM", "HUP", "USR1", "KILL", "timeout"])
 def test_a_signal_reaches_the_step_which_may_save(tmp_path, sent):
-    """Nothing stays behind, the message is true, and the same command goes on.
-
-    What a step printed at last is cut, however long: fairseq's configuration has 8 kB.
-    """
+    """Nothing stays behind, the message is true, however long the line, and the command goes on."""
     trap = "trap 'echo saved >>saved; exit 75' INT TERM HUP USR1"
     waits = f"{trap}; printf %9000d 1; echo; while [ ! -f go ]; do sleep .1; done"
     (tmp_path / "wait.sh").write_text(waits)
@@ -432,10 +429,7 @@ def test_every_recipe_prints_its_commands_and_its_help(name, tmp_path):
 
 @pytest.mark.parametrize("columns", [None, 72])
 def test_a_training_is_shown(columns, tmp_path):
-    """In a log, and on a terminal with as many columns: its time left, its scores and samples.
-
-    By the first speed that fairseq knows, later by the clock; at most the rest of --minutes.
-    """
+    """In a log and on a terminal, by fairseq's first speed, then the clock; at most --minutes."""
     log, record = tmp_path / "logs" / "train.log", "| INFO | {} | {{{}}}\n".format
     inner = '"loss": "9", "wps": "{0}", "ups": "{0}", "num_updates": "{1}", "wall": "{2}"'
     valid = '"valid_loss": "5", "valid_ppl": "32", "valid_bleu": "{}", "valid_num_updates": "{}", '

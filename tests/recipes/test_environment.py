@@ -1,8 +1,4 @@
-"""The environment: what stops an installation, with one line each, and when none is needed.
-
-But for the slow test, nothing is installed here: each run is stopped before, or its package index
-can't be reached.
-"""
+"""The environment: what stops an installation, in a line each; only the slow test installs."""
 
 import fcntl
 import os

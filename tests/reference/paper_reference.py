@@ -1,7 +1,4 @@
-"""The paper's equations as NumPy float64 loops, written from the text alone.
-
-Nothing here knows PyTorch or this plugin: what the modules compute is held against it.
-A sentence is one matrix, (T, D); there are no batches and no padding.
+"""The paper's equations for one sentence (T, D) as NumPy float64 loops, from the text alone.
 
 Axes: T queries or positions, S keys, D d_model, H heads, K d_k, V d_v or vocabulary.
 """

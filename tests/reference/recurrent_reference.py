@@ -1,7 +1,6 @@
 """LSTMs and attention by dot product as loops over vectors, in NumPy float64.
 
-Written from the formulas alone. Weights of a layer: W (4D x inputs), U (4D x D), b (4D), the rows
-in the order input gate, forget gate, candidate, output gate.
+W (4D x inputs), U (4D x D), b (4D): rows of input gate, forget gate, candidate, output gate.
 """
 
 import numpy as np

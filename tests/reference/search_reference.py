@@ -1,8 +1,4 @@
-"""Decoding by enumeration: every output up to a length, scored one by one.
-
-Nothing here knows PyTorch or this plugin. A model is a function from a prefix of tokens to
-the log-probabilities of the next one.
-"""
+"""Decoding by enumeration of all outputs; a model gives log-probabilities after a prefix."""
 
 import itertools
 from collections.abc import Callable, Sequence

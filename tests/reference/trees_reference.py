@@ -1,7 +1,4 @@
-"""What a well-formed sequence of symbols is, by making all of them from trees; no automaton.
-
-An opening symbol is "(LABEL", a closing one ")" or ")LABEL"; all else is a placeholder.
-"""
+"""Well-formed sequences of symbols, all made from trees: (LABEL opens, ) or )LABEL closes."""
 
 from collections.abc import Iterator
 from functools import cache

@@ -99,10 +99,7 @@ def ensemble(request, task):
 
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_wide_beam_is_enumeration(task, ensemble, alpha):
-    """Every output found, in the order of the paper's score, each with its score.
-
-    Where two scores are equal but for rounding, either output may come first.
-    """
+    """Every output found, by the paper's score; of scores that rounding parts, either is first."""
     models, functions = ensemble
     found = search(task, models, SOURCES, beam=WIDE, lenpen=alpha, **FIXED)
     for function, hypotheses in zip(functions, found, strict=True):

@@ -1,7 +1,4 @@
-"""Under `--length-penalty fairseq`, our search is fairseq's generator, hypothesis for hypothesis.
-
-fairseq's own generator is the reference, over our models, its stock Transformer, and both.
-"""
+"""With `--length-penalty fairseq`, our search is fairseq's generator, hypothesis for hypothesis."""
 
 import re
 

@@ -49,10 +49,7 @@ def the_number_of_threads_stays():
 
 
 class Residues:
-    """A tracker: no word follows that leaves, divided by 3, what those before it do, summed up.
-
-    The sum begins with the source's, so that it tells whose sentence it is.
-    """
+    """No word follows whose rest by 3 is that of the sum of the source and the words before."""
 
     def __init__(self, sources, limits):
         self.sums = sources.sum(dim=1, keepdim=True)  # (B, W)

@@ -1,7 +1,4 @@
-"""Batches across requests: what shares a batch, in which order, and what an error costs.
-
-A piece is a string here, and its characters stand for subwords.
-"""
+"""Batches across requests: what shares one, in which order, and what an error costs."""
 
 import asyncio
 

@@ -297,10 +297,7 @@ def test_no_client_and_no_model_holds_up_the_stop():
 
 
 def test_sigterm_under_load_loses_nothing_that_was_accepted():
-    """Each answer that the service logs as 200 has arrived, and what was refused was never logged.
-
-    Each request opens its own connection, so that no client sends on a connection that is closing.
-    """
+    """Each answer logged as 200 has arrived; each request opens a connection of its own."""
     with running(fake_service(translator={"call": 0.05}, limits={"batch": 4})) as service:
 
         def talk(number):

@@ -102,10 +102,7 @@ def _text(file: BinaryIO) -> str:
 
 
 class Fork:
-    """A fork that calls one function and ends, as a program of its own would.
-
-    What the function raises ends it, too. `files` are its standard streams, if not new ones.
-    """
+    """A fork that calls one function, as a program would; `files`: its standard streams."""
 
     def __init__(
         self,

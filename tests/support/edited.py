@@ -1,8 +1,4 @@
-"""What edited copies of the package compute: `python edited.py BUNDLE LANGUAGE_MODEL FOLDER...`.
-
-Each folder has a `vaswani_plugin`, and gets a result.json by a fork of this program, which imports
-the libraries once and the package never.
-"""
+"""What edited copies of the package compute: `edited.py BUNDLE LANGUAGE_MODEL FOLDER...`."""
 
 import json
 import os

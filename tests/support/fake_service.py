@@ -1,8 +1,6 @@
-"""A service whose translator needs no model: `python fake_service.py '{"limits": {...}}'`.
+"""A service without a model, in upper case: `python fake_service.py '{"limits": {...}}'`.
 
-It translates a text to itself in upper case, its n-th alternative with n signs of exclamation; a
-line "until FILE" takes until there is such a file, "fail" fails, "refuse" raises a UserError, both
-for that line only.
+A line "until FILE" takes until there is one, "fail" fails, "refuse" raises a UserError.
 """
 
 import json

@@ -100,10 +100,7 @@ class Training:
 def train(
     folder: Path, data: Path, *flags: object, workers: int = 1, apart: bool = False
 ) -> Training:
-    """Train by some workers without a validation, or go on with what is in `folder`.
-
-    `apart`: the second sees no checkpoint, as on a node that doesn't share the folder.
-    """
+    """Train by some workers, or go on; `apart`: the second one sees no checkpoint of the first."""
     more = ("--cpu", "--disable-validation", "--no-progress-bar", "--log-interval", "1")
     cfg = training_config(*map(str, flags), *more).copy()
     cfg.task.data, cfg.checkpoint.save_dir = str(data), str(folder)

@@ -1,9 +1,6 @@
-"""Models, batches and optimizers on torch's `meta` device, in the place of an accelerator.
+"""Models, batches and optimizers on torch's `meta` device, which raises where a GPU would wait.
 
-A `meta` tensor has a shape and no values. What would make the host wait for a GPU raises there:
-`.item()`, `bool(tensor)`, `.tolist()`, `nonzero`, an index by a mask, a copy to the host. So code
-that runs on `meta` only launches kernels on a GPU. `launches_only` also refuses what `meta`
-itself lets pass: copies from the host while the step runs.
+`launches_only` also refuses what `meta` lets pass: copies from the host while the step runs.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,9 +1,6 @@
-"""Recipes run from end to end at --scale tiny, their Pythons forks of this process.
+"""Recipes from end to end at --scale tiny, their Pythons (`FORKED`) forks of this process.
 
-It has imported torch and fairseq, which the ten starts of a recipe would import for half a minute.
-A program of `FORKED` on PATH sends its arguments, environment, folder and standard streams through
-a socket. This process forks for it, and the program ends with the exit code of the fork. Tests of a
-start itself use new processes.
+A program on PATH sends its arguments and streams through a socket, and ends as its fork does.
 """
 
 import json

@@ -1,7 +1,4 @@
-"""cleaning.py by its scripts: what is refused, what the rules drop, no sentence in two splits.
-
-References count in other ways than the code: the Unicode database, sets, Moses' script.
-"""
+"""cleaning.py by its scripts: what is refused, what the rules drop, no sentence in two splits."""
 
 import gzip
 import json

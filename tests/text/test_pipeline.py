@@ -1,7 +1,4 @@
-"""The pipeline of a bundle does what the recipes' scripts do; bad settings are named.
-
-Text is compared byte for byte with the scripts and with fairseq's own --remove-bpe.
-"""
+"""A bundle's pipeline is the recipes' scripts, byte for byte; bad settings are named."""
 
 import json
 import re

@@ -1,7 +1,4 @@
-"""Bracketings read, cleaned and written, as sequences, and the script trees.py.
-
-References: nltk's Tree; the grammar of sequences applied as rewriting of a string.
-"""
+"""Bracketings as nltk's Tree reads them, as sequences by a grammar, and the script trees.py."""
 
 import gzip
 import os

@@ -1,7 +1,4 @@
-"""What fairseq's own Transformer takes and returns, ours does: with the same weights, the same.
-
---checkpoint-activations and --compile change what training costs, and no result.
-"""
+"""What fairseq's own Transformer takes and returns, ours does: with the same weights, the same."""
 
 from types import SimpleNamespace
 
