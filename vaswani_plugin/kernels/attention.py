@@ -1,11 +1,9 @@
 """Eq. 1 by PyTorch's own function, which never stores the weights.
 
 Replaces `modules.attention.scaled_dot_product_attention`, on any device, where nobody asks for the
-weights. Its gain is memory, and time where sequences are long.
-
-Under autocast on a CPU and over few keys, the plain function stays: on 25 positions PyTorch's takes
-5 times as long, in float32 1.4 times (Intel with AMX; base trains 1.2 times as fast).
-
+weights. Its gain is memory, and time where sequences are long. Under autocast on a CPU and over few
+keys, the plain function stays: on 25 positions PyTorch's takes 5 times as long, in float32 1.4
+times (Intel with AMX; base trains 1.2 times as fast).
 cuDNN's function, which PyTorch may choose on a GPU, plans each shape that it hasn't seen for about
 10 ms, and nearly every batch of sentences has a new one: PyTorch's other functions do these calls.
 
@@ -71,8 +69,7 @@ def _trial(attend: Callable[..., tuple[Tensor, Tensor | None]]) -> list[Tensor |
     """Masks of all kinds, and dropout of the same weights; value and gradients, in float64."""
     options: Any = {"dtype": torch.float64, "device": "cpu"}
     q, k, v = (torch.randn(2, 2, 5, width, **options) for width in (8, 8, 6))
-    visible = torch.arange(5, device="cpu")[None] < torch.tensor([[5], [3]], device="cpu")
-    visible = visible[:, None, None]
+    visible = torch.arange(5, device="cpu") < torch.tensor([[[[5]]], [[[3]]]], device="cpu")
     masks = (None, False), (visible, False), (None, True), (Window(1, 1, visible), False)
     cases: list[Any] = [(q, mask, None, causal, 0.0) for mask, causal in masks]
     cases += [(q, visible, 0.3, False, 0.4), (q, None, 1.0, True, 0.4)]

@@ -46,7 +46,8 @@ class Packed:
         most, dtype = self.decoder.positions.max_positions, memory.features.dtype
         layer = len(self.decoder.layers) - 1 if with_attention else None
         given = {"memory": memory, "alignment_layer": layer}
-        return PackedBeams(self.decoder, SlotCache(lengths, beam, most, dtype), None, given)
+        cache = SlotCache(lengths, beam, most, dtype, Cache())
+        return PackedBeams(self.decoder, cache, None, given)
 
     def go_on(self, prompts: Tensor, lengths: Tensor, beam: int) -> "PackedBeams":
         """Start to continue a batch of prompts (B, P), padded on the right, none of length 0."""
@@ -84,11 +85,11 @@ class PackedBeams:
         return weights[0].mean(dim=1) if weights else None
 
     def logits(self, sentences: slice) -> Tensor:
-        """Return the logits of the next token, (b, W, V), in a new tensor."""
+        """See `Beams`."""
         return self.project(self.features[sentences])
 
     def keep(self, sentences: Tensor) -> None:
-        """Keep these sentences only: (B',), their numbers in the batch."""
+        """See `Beams`."""
         if self.given:
             self.given["memory"] = self.given["memory"].select(sentences)
         self.features = self.features[sentences]
@@ -103,7 +104,12 @@ def proven_leaves(decoder: Decoder | LanguageModel, kind: Hashable) -> Leaves | 
 
     def are_proven(leaves: Leaves, name: str | None) -> bool:
         def runs() -> Iterator[Callable[[], list[Tensor]]]:
-            plain = _short_twin(decoder)
+            # random weights, one layer of each kind, and some of the vocabulary
+            short = copy.copy(decoder)
+            layers = {structure(layer): layer for layer in decoder.layers}.values()
+            vars(short)["_modules"] = {**decoder._modules, "layers": nn.ModuleList(layers)}
+            rows = {id(x.weight): MOST_ROWS for x in (decoder.embedding, decoder.projection)}
+            plain = twin(short, rows, on_cpu=False)
             yield partial(_steps, plain, None)
             yield partial(_steps, plain, packed(plain, leaves, {}))
 
@@ -119,21 +125,8 @@ def proven_leaves(decoder: Decoder | LanguageModel, kind: Hashable) -> Leaves | 
     return tuple(x for x in every if are_proven((x,), ", ".join(sorted(names[x])) or None))
 
 
-def _short_twin(decoder: Decoder | LanguageModel) -> Any:
-    """Copy a decoder with random weights, one layer of each kind, and some of its vocabulary."""
-    short = copy.copy(decoder)
-    layers = {structure(layer): layer for layer in decoder.layers}.values()
-    vars(short)["_modules"] = {**decoder._modules, "layers": nn.ModuleList(layers)}
-    rows = {id(x.weight): MOST_ROWS for x in (decoder.embedding, decoder.projection)}
-    return twin(short, rows, on_cpu=False)
-
-
 def _steps(plain: Any, decoder: Any) -> list[Tensor]:
-    """The results of some steps of beams, or of the plain decoder from the start at each step.
-
-    Sources are two, one padded, and a lone one. The last result is whom the latest position sees
-    after a long past: in slots, all before.
-    """
+    """The results of some steps of beams, or of the plain decoder from the start at each step."""
     results: list[Any] = []
     weight, read = plain.embedding.weight, composition(plain)
     steps = min(4, plain.positions.max_positions)
@@ -143,7 +136,7 @@ def _steps(plain: Any, decoder: Any) -> list[Tensor]:
     encoded = torch.randn(2, 5, weight.size(1), device="cpu").to(weight)
     visible = torch.tensor([[True] * 5, [True] * 3 + [False] * 2], device="cpu")
     visible = visible[:, None, None].to(weight.device)
-    for count, mask in ((2, visible), (1, None)):
+    for count, mask in ((2, visible), (1, None)):  # two sources, one padded, and a lone one
         chosen: Tensor | None = None
         hypotheses, memory = tokens[:count, :1, :1], None
         if isinstance(plain, Decoder):
@@ -160,8 +153,7 @@ def _steps(plain: Any, decoder: Any) -> list[Tensor]:
                 results += [beams.features, beams.logits(slice(None)), attention]
             else:
                 rows = torch.arange(count, device=weight.device).repeat_interleave(shape[1])
-                given: dict[str, Any] = {}
-                given |= {"alignment_layer": len(plain.layers) - 1} if memory else {}
+                given: Any = {"alignment_layer": len(plain.layers) - 1} if memory else {}
                 given |= {"memory": memory.select(rows)} if memory else {}
                 output = read(hypotheses.flatten(0, 1), right_padded=True, **given)
                 features = output.features[:, -1].unflatten(0, shape)
@@ -170,6 +162,7 @@ def _steps(plain: Any, decoder: Any) -> list[Tensor]:
             chosen = parents[:count] if step else torch.zeros_like(parents[:count])
             past = hypotheses.gather(1, chosen[:, :, None].expand(-1, -1, step + 1))
             hypotheses = torch.cat((past, tokens[:count, :, step + 1, None]), dim=2)
+    # Whom the latest position sees after a long past: in slots, all before.
     long = torch.full((1, LONG), (plain.padding_idx + 1) % len(weight), device="cpu")
     seen: Any = past_mask(long, plain.padding_idx, LONG - 1, plain.window, right_padded=True)
     return [*results, seen.float() if decoder is None else torch.ones(1, LONG, device="cpu")]

@@ -4,8 +4,7 @@ PyTorch includes oneDNN, which reads weights in its own layout up to three times
 are few rows, as in the translation of one sentence at a time. The source is projected once; all
 beams then attend to it at every step.
 
-Axes: B texts, W beams, H heads, N slots, S source length, D d_model, K d_k, V d_v; of
-`PackedLinear` R rows, D inputs, V outputs.
+Axes: B texts, W beams, H heads, N slots, S source length, D d_model, K d_k, V d_v or outputs.
 """
 
 import copy
@@ -31,6 +30,8 @@ from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.layers import AddNorm, FeedForward
 from vaswani_plugin.processor import runs_on_host
 
+Attended = tuple[Tensor, Tensor | None]
+"""Outputs (B, W, D), and weights (B, H, W, S) if wanted."""
 WORTH_PACKING = 2**18
 """Entries of the smallest matrix for which packing pays; with fewer, the call costs more."""
 
@@ -103,8 +104,7 @@ class PackedAttention:
     @cached_property
     def query_key_value(self) -> PackedLinear:
         """Of self-attention; Eq. 1's 1/sqrt(d_k) is moved into the projection of the queries."""
-        plain = self.plain
-        parts = (plain.query, plain.scale), (plain.key, 1), (plain.value, 1)
+        parts = (self.plain.query, self.plain.scale), (self.plain.key, 1), (self.plain.value, 1)
         return packed_by_head(self.heads, *parts)
 
     @cached_property
@@ -131,7 +131,7 @@ class PackedAttention:
         is_causal: bool = False,
         cache: KeysAndValues | None = None,
         need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> Attended:
         """See `MultiHeadAttention`; (B, W, D) -> (B, W, D)."""
         if memory is None and isinstance(cache, SharedKeysAndValues):
             if mask is cache.slots.mask and not (is_causal or need_weights):
@@ -170,10 +170,8 @@ class SourceMemory:
         self.mask: Tensor | None = None  # of the latest call
         self.bias: Tensor | None = None
 
-    def attend(
-        self, x: Tensor, mask: Tensor | None, need_weights: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """Queries (B, W, D), mask (B, 1, 1, S) -> outputs (B, W, D), weights (B, H, W, S)."""
+    def attend(self, x: Tensor, mask: Tensor | None, need_weights: bool) -> Attended:
+        """Attend with queries (B, W, D), under a mask (B, 1, 1, S)."""
         heads, d_k = self.attention.heads, self.attention.d_k
         sentences, beams, _ = x.shape
         if mask is not self.mask:
@@ -181,8 +179,8 @@ class SourceMemory:
             if mask is not None:
                 hidden = self.keys_values.new_zeros(mask.shape).masked_fill_(~mask, -math.inf)
                 self.bias = hidden.expand(-1, heads, -1, -1).flatten(0, 1)  # (B H, 1, S)
-        query = self.attention.query(x).view(sentences, beams, heads, d_k).transpose(1, 2)
-        query = query.flatten(0, 1)  # (B H, W, K)
+        query = self.attention.query(x).view(sentences, beams, heads, d_k)
+        query = query.transpose(1, 2).flatten(0, 1)  # (B H, W, K)
         given, bias = (query, self.keys_values[..., :d_k].transpose(1, 2)), self.bias
         scores = torch.bmm(*given) if bias is None else torch.baddbmm(bias, *given)
         weights = scores.softmax(-1)
@@ -200,8 +198,7 @@ class SourceMemory:
 class FoldedMemory:
     """One source, multiplied into the projections: scores = x (W_q K^T), output = weights (V W_o).
 
-    So the sub-layer of a single sentence, of which calls cost more than products, is two products
-    with a softmax between them. `keys_values`: (H, S, K + V).
+    Of a single sentence calls cost more than products: these are two. `keys_values`: (H, S, K + V).
     """
 
     def __init__(self, attention: PackedAttention, keys_values: Tensor) -> None:
@@ -217,9 +214,7 @@ class FoldedMemory:
         share = output.bias.detach() / heads
         self.values = torch.baddbmm(share, values, by_head).flatten(0, 1)[None]  # (1, H S, D)
 
-    def attend(
-        self, x: Tensor, mask: Tensor | None, need_weights: bool
-    ) -> tuple[Tensor, Tensor | None]:
+    def attend(self, x: Tensor, mask: Tensor | None, need_weights: bool) -> Attended:
         """See `SourceMemory.attend`; B is 1."""
         scores = torch.baddbmm(self.bias, x, self.keys).view(-1, *self.shape)
         if mask is not None:

@@ -61,13 +61,13 @@ class SlotCache(WholeSequence):
     """The cache of one batch in every layer.
 
     `lengths` (B,) are the texts' tokens so far, `past` what a decoder has kept of these, padded on
-    the right, or None; `beam` is the greatest W, `most` the number of positions. The next tokens
+    the right; `beam` is the greatest W, `most` the number of positions. The next tokens
     continue the beams `parents` (B, W); None: each continues itself. `bias` (B, W, N) is 0 at slots
     that a beam sees, -inf at others; `mask` is the same as a mask.
     """
 
     def __init__(
-        self, lengths: Tensor, beam: int, most: int, dtype: torch.dtype, past: Cache | None = None
+        self, lengths: Tensor, beam: int, most: int, dtype: torch.dtype, past: Cache
     ) -> None:
         super().__init__()
         self.least_room, self.most = ROOM * beam, most
@@ -75,7 +75,7 @@ class SlotCache(WholeSequence):
         self.parents: Tensor | None = None
         self.layers: list[tuple[SharedKeysAndValues, ReadMemory]] = []
         self.sums: dict[str, Tensor] = {}
-        self.longest = size = past.length if past is not None else 0
+        self.longest = size = past.length
         places = torch.arange(size, device=lengths.device)
         hidden = (places >= lengths[:, None])[:, None]  # (B, 1, P)
         bias = torch.zeros(hidden.shape, dtype=dtype, device=lengths.device)
@@ -83,9 +83,9 @@ class SlotCache(WholeSequence):
         self.capacity = size + self._room(size)
         self.own_slots = self.bias.new_empty(0, 0)  # (W, W), the bias of a step's own slots
         self.by_head: dict[int, Tensor] = {}
-        entries: list[Any] = list(past.layers) if past is not None else []
-        for number, (entry, _) in enumerate(entries):
-            both = torch.cat((entry.key, entry.value), dim=-1).detach()
+        for number, (entry, _) in enumerate(past.layers):
+            both: Any = entry.key, entry.value
+            both = torch.cat(both, dim=-1).detach()
             self.entries(number)[0].stored = self.with_room(both)
 
     def begin(self, tokens: Tensor, *unused: object) -> tuple[Tensor, Tensor, Tensor]:

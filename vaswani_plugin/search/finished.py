@@ -1,7 +1,5 @@
 """Hypotheses and their histories; those that are finished: their scores, and which are kept.
 
-The rules are the authors' or fairseq's.
-
 Axes: B searches (of sentences, or of groups of beams), W beams, K hypotheses or C candidates of
 each, T tokens, S source length.
 """

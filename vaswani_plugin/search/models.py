@@ -87,7 +87,7 @@ class Model(Protocol):
         """Prepare for a batch: how to start it, and whether threads may share it."""
 
 
-class EncoderDecoderModel(ABC):
+class EncoderDecoderModel(Model):
     """An encoder-decoder of `modules` for searches, in evaluation mode from now on.
 
     `longest` are source and target in tokens, the ends of sentence included.
@@ -98,10 +98,6 @@ class EncoderDecoderModel(ABC):
     def __init__(self, model: Any, longest: tuple[int, int]) -> None:
         self.model, self.decoder = model.eval(), model.decoder
         self.longest_source, self.longest_target = longest
-
-    @abstractmethod
-    def prepare(self) -> tuple[Start, bool]:
-        """See `Model`."""
 
 
 def all_rows(sentences: Tensor, width: int) -> Tensor:

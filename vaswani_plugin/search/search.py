@@ -166,11 +166,14 @@ class Search:
         limits, lengths = prompts or self._limits(sources, prefix)
         batch = Sources(sources, lengths, more or {})
         starts, shareable = zip(*(model.prepare() for model in self.models), strict=True)
-        shares = [slice(None)]
+        count = 1
         # Threads can share the batch where sentences are independent and Python has little to do.
         if runs_on_host(sources.device) and all(shareable):
             if not (options.sampling or self.constraints):
-                shares = split_among_threads(len(limits))
+                most = min(torch.get_num_threads(), MOST_SHARES)
+                count = max(1, min(most, len(limits) // LEAST_SHARE))
+        # Every n-th sentence, to spread sentences of similar length evenly.
+        shares = [slice(first, None, count) for first in range(count)]
         trackers = [track(sources, limits) for track in self.start_tracking]
         results: list[list[Found]] = [[]] * len(limits)
         with_attention = options.print_alignment is not None
@@ -259,11 +262,9 @@ class BeamSearch:
             for tracker in self.trackers:
                 tracker.advance(self.latest, self.parents)
             self._begin_step(attention)
-            candidates = self._choose_candidates(step)
-            ends = candidates.tokens.eq(self.search.eos)
-            self._extend_beams(candidates, ends, self._add_finished(candidates, ends))
+            self._extend_beams(self._choose_candidates(step))
             if self.any_finished or step >= self.least_limit:  # before, no sentence can be done
-                self._update_done(step)
+                self._drop_finished(step)
             if not len(self.sentences):
                 break
         return self.results
@@ -293,25 +294,22 @@ class BeamSearch:
             log_p = self.ensemble.log_probabilities(part)
             # A NaN fills its whole row.
             if self.is_check_due and log_p[:, :, 0].isnan().any():
-                raise UserError(
-                    "the model's scores are not numbers (NaN): its weights are broken; use another "
-                    "checkpoint"
-                )
+                broken = "the model's scores are not numbers (NaN): its weights are broken"
+                raise UserError(f"{broken}; use another checkpoint")
             self._constrain(step, part, log_p)
             found.append(self._choose(log_p, part))
         joined = found[0] if len(found) == 1 else map(torch.cat, zip(*found, strict=True))
         return Candidates(*(x.flatten(0, 1) for x in joined))
 
     def _choose(self, log_p: Tensor, part: slice) -> Candidates:
-        options, so_far = self.options, self.log_p[part]
+        options, given = self.options, (log_p, self.log_p[part], self.options.beam)
         if options.sampling:
             top = options.sampling_topk, options.sampling_topp
-            return sampled_candidates(log_p, so_far, options.beam, *top, self.search.random)
+            return sampled_candidates(*given, *top, self.search.random)
         if self.groups == 1:
-            return best_candidates(log_p, so_far, options.beam)
-        strength, is_open = options.diverse_beam_strength, ~self.finished.done
-        given = self.groups, strength, is_open.view(-1, self.groups)[part]
-        return diverse_candidates(log_p, so_far, options.beam, *given)
+            return best_candidates(*given)
+        is_open = ~self.finished.done.view(-1, self.groups)[part]
+        return diverse_candidates(*given, self.groups, options.diverse_beam_strength, is_open)
 
     def _constrain(self, number: int, part: slice, log_p: Tensor) -> None:
         """Apply the constraints; tokens that the prefix forces are exempt from the options'."""
@@ -335,28 +333,27 @@ class BeamSearch:
             constrain(log_p, Step(number, self.sentences[part], history, part))
         if forced is not None or number >= self.least_limit:
             limits = self.limits[part]
+            # padding leaves a sentence free
             only = torch.full_like(limits, search.pad) if forced is None else forced
-            force_token(log_p, only.masked_fill(limits <= number, search.eos), search.pad)
+            only = only.masked_fill(limits <= number, search.eos)
+            place = only[:, None, None].expand(-1, log_p.size(1), 1)
+            kept = log_p.gather(2, place)
+            log_p.masked_fill_(only.ne(search.pad)[:, None, None], -math.inf)
+            log_p.scatter_(2, place, kept)
 
-    def _add_finished(self, candidates: Candidates, ends: Tensor) -> bool:
-        """Finish candidates that end, as far as the rules allow; False where there are none.
+    def _extend_beams(self, candidates: Candidates) -> None:
+        """Finish candidates that end, as far as the rules allow; the first w others go on.
 
-        On a GPU it is always True: a check would wait.
+        On a GPU some are always taken to end: a check would wait.
         """
-        if self.on_host and not ends.any():
-            return False
-        self.any_finished = True
-        count = self.rules.may_end(self.width)
-        log_p, tokens, beams = (x[:, :count] for x in candidates)
-        ends = ends[:, : log_p.size(1)] & log_p.gt(-torch.inf) & ~self.finished.done[:, None]
-        self.finished.enter(ends, self.open.extended(beams, tokens, log_p))
-        return True
-
-    def _extend_beams(self, candidates: Candidates, ends: Tensor, some_end: bool) -> None:
-        """Take the first w unfinished candidates as the beams of the next step."""
-        w = self.width
+        w, ends = self.width, candidates.tokens.eq(self.search.eos)
         log_p, tokens, beams = (x[:, :w] for x in candidates)
-        if some_end:
+        if not self.on_host or ends.any():
+            self.any_finished = True
+            entered = Candidates(*(x[:, : self.rules.may_end(w)] for x in candidates))
+            is_end = ends[:, : entered.tokens.size(1)] & entered.log_probabilities.gt(-torch.inf)
+            found = self.open.extended(entered.beams, entered.tokens, entered.log_probabilities)
+            self.finished.enter(is_end & ~self.finished.done[:, None], found)
             order = ends.byte().argsort(dim=1, stable=True)[:, :w]
             log_p, tokens, beams = (x.gather(1, order) for x in candidates)
             log_p = log_p.masked_fill(tokens.eq(self.search.eos), -torch.inf)  # where too few go on
@@ -368,18 +365,19 @@ class BeamSearch:
         self.latest = tokens.reshape(shape).contiguous()
         self.log_p = log_p.reshape(shape)
 
-    def _update_done(self, step: int) -> None:
-        """Mark the searches that are done; drop finished sentences when a check is due."""
+    def _drop_finished(self, step: int) -> None:
+        """Mark the searches that are done; drop finished sentences once there are enough of them.
+
+        On a GPU they are dropped when a check is due.
+        """
         best_open = self.log_p.unflatten(1, (self.groups, -1)).amax(dim=2).flatten()
         limits = self.limits.repeat_interleave(self.groups)
         done = self.rules.done(self.finished.rank, best_open, step, limits)
         self.finished.done |= done | limits.le(step) | best_open.eq(-torch.inf)
-        if step == self.last_step or self.is_check_due:
-            self._drop_finished(step == self.last_step)
-
-    def _drop_finished(self, last: bool) -> None:
-        """Remove finished sentences from the batch once there are enough of them."""
-        done = self.finished.done.view(-1, self.groups).all(dim=1) | last
+        is_last = step == self.last_step
+        if not (is_last or self.is_check_due):
+            return
+        done = self.finished.done.view(-1, self.groups).all(dim=1) | is_last
         if 8 * int(done.sum()) < len(done):
             return
         dropped, kept = done.nonzero()[:, 0], (~done).nonzero()[:, 0]
@@ -405,14 +403,6 @@ class BeamSearch:
             follower.keep(kept)
 
 
-def force_token(log_probabilities: Tensor, tokens: Tensor, nothing: int) -> None:
-    """Forbid all but `tokens` (b,); a sentence whose token is `nothing` stays free."""
-    place = tokens[:, None, None].expand(-1, log_probabilities.size(1), 1)
-    kept = log_probabilities.gather(2, place)
-    log_probabilities.masked_fill_(tokens.ne(nothing)[:, None, None], -math.inf)
-    log_probabilities.scatter_(2, place, kept)
-
-
 def block_repeats(log_probabilities: Tensor, history: Tensor, n: int) -> None:
     """Forbid tokens that would repeat an n-gram of the hypothesis; `history` is (b, W, T)."""
     if history.size(2) < n:
@@ -422,12 +412,6 @@ def block_repeats(log_probabilities: Tensor, history: Tensor, n: int) -> None:
     begun = (ngrams[..., :-1] == latest[:, :, None]).all(-1)
     most = log_probabilities.new_full(begun.shape, math.inf).masked_fill_(begun, -math.inf)
     log_probabilities.scatter_reduce_(2, ngrams[..., -1], most, "amin")
-
-
-def split_among_threads(sentences: int) -> list[slice]:
-    """Give each of n threads every n-th sentence, to spread sentences of similar length evenly."""
-    count = max(1, min(torch.get_num_threads(), sentences // LEAST_SHARE, MOST_SHARES))
-    return [slice(first, None, count) for first in range(count)]
 
 
 def run_in_threads(work: Callable[[slice], None], shares: list[slice], inside: int) -> None:

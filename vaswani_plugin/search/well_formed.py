@@ -100,20 +100,18 @@ class WellFormedTrees:
         left = left - kind.eq(PLACEHOLDER).long()
         run = (run + 1) * opened
         below = self.node_below.gather(1, top)
-        made = self._add_nodes(self.tables.closed_by[tokens], top)
-        top = torch.where(opened, made, torch.where(closed, below, top))
-        self.state = torch.stack((depth, left, run, top), dim=-1)
-
-    def _add_nodes(self, own_class: Tensor, below: Tensor) -> Tensor:
-        """Add a node for each hypothesis, needed or not; return the nodes' numbers, (B, W)."""
-        begin, end = self.nodes, self.nodes + own_class.size(1)
+        # A node for each hypothesis, needed or not.
+        begin, end = self.nodes, self.nodes + top.size(1)
         if end > self.node_class.size(1):
-            more = (0, max(end, 64 * own_class.size(1)))
+            more = (0, max(end, 64 * top.size(1)))
             both = self.node_class, self.node_below
             self.node_class, self.node_below = (torch.nn.functional.pad(x, more) for x in both)
-        self.node_class[:, begin:end], self.node_below[:, begin:end] = own_class, below
+        self.node_class[:, begin:end] = self.tables.closed_by[tokens]
+        self.node_below[:, begin:end] = top
         self.nodes = end
-        return torch.arange(begin, end, device=below.device).expand_as(below)
+        made = torch.arange(begin, end, device=top.device)
+        top = torch.where(opened, made, torch.where(closed, below, top))
+        self.state = torch.stack((depth, left, run, top), dim=-1)
 
     def __call__(self, log_probabilities: Tensor, step: Step) -> None:
         """See `Constraint`."""
