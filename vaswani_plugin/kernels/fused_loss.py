@@ -74,8 +74,8 @@ def fused_loss_of(model: Any) -> Callable[..., SmoothedLoss] | None:
     if plain is fused_projected_loss:
         return plain
     matrix = getattr(decoder, "projection", decoder.embedding)
-    weight, project = matrix.weight.detach(), decoder.project
-    projections = project, partial(F.linear, weight=weight)
+    weight = matrix.weight.detach()
+    projections = decoder.project, partial(F.linear, weight=weight)
     functions = type(decoder).project, type(matrix), getattr(type(matrix), "project", None)
     key = functions, weight.shape, weight.dtype, weight.device.type
 

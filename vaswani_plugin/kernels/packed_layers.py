@@ -53,8 +53,7 @@ class PackedLinear:
     def __call__(self, x: Tensor) -> Tensor:
         """(..., D) -> (..., V), in a new tensor."""
         if x.numel() >= self.least:
-            then = "relu" if self.relu else "none"
-            return onednn_product(x, self.weight, self.bias, then)
+            return onednn_product(x, self.weight, self.bias, "relu" if self.relu else "none")
         y = F.linear(x, self.weight, self.bias)
         return y.relu_() if self.relu else y
 

@@ -95,7 +95,13 @@ class SlotCache(WholeSequence):
             past = self.parents[:, :, None].expand(-1, -1, self.bias.size(2))
             self.bias = self.bias.gather(1, past)
         if self.bias.size(2) + beams > self.capacity:
-            self._make_room()
+            if runs_on_host(self.bias.device):
+                self._clear()
+            else:  # clearing would wait for the device
+                used = self.bias.size(2)
+                self.capacity = used + max(self._room(used), used)
+                for entry, _ in self.layers:
+                    entry.stored = self.with_room(entry.stored[:, :, :used])
         if self.own_slots.size(0) != beams:
             self.own_slots = self.bias.new_full((beams, beams), -math.inf).fill_diagonal_(0)
         own = self.own_slots.expand(self.bias.size(0), -1, -1)
@@ -145,15 +151,6 @@ class SlotCache(WholeSequence):
         cache = stored.new_empty(*stored.shape[:2], self.capacity, stored.size(3))
         cache[:, :, : stored.size(2)] = stored
         return cache
-
-    def _make_room(self) -> None:
-        """Clear the slots; on a GPU allocate more instead, since clearing waits for the device."""
-        if runs_on_host(self.bias.device):
-            return self._clear()
-        used = self.bias.size(2)
-        self.capacity = used + max(self._room(used), used)
-        for entry, _ in self.layers:
-            entry.stored = self.with_room(entry.stored[:, :, :used])
 
     def _clear(self, texts: Tensor | None = None) -> None:
         """Move the slots that some beam sees to the front of the caches, before free slots."""

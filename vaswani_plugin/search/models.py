@@ -282,12 +282,9 @@ class Ensemble:
 
     def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
         """See `Beams`."""
-        attentions = [member.step(tokens, parents) for member in self.members]
-        found = [attention for attention in attentions if attention is not None]
-        if not (found and self.with_attention):
-            return None
-        total: Any = sum(found)
-        return total / len(found)
+        steps = (member.step(tokens, parents) for member in self.members)
+        found = [attention for attention in steps if attention is not None]
+        return sum(found[1:], found[0]) / len(found) if found and self.with_attention else None
 
     def keep(self, sentences: Tensor) -> None:
         """See `Beams`."""
