@@ -51,14 +51,9 @@ def python(tmp_path_factory) -> Path:
 
 def run(python: Path, cwd: Path, *arguments: object, path: str = SITE, timeout: float = 300) -> str:
     """Run Python without the plugin; its output."""
-    done = subprocess.run(
-        [python, *map(str, arguments)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        env=fairseq_environment(PYTHONPATH=path),
-    )
+    options = {"cwd": cwd, "capture_output": True, "text": True, "timeout": timeout}
+    environment = fairseq_environment(PYTHONPATH=path)
+    done = subprocess.run([python, *map(str, arguments)], env=environment, **options)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout + done.stderr
 

@@ -19,13 +19,9 @@ BUILD = "from setuptools import build_meta as b; import sys; print(getattr(b, sy
 
 
 def call(*command: object, cwd: Path, **environment: str) -> str:
-    done = subprocess.run(
-        [*map(str, command)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | environment,
-    )
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | environment
+    options = {"capture_output": True, "text": True, "cwd": cwd, "env": environment}
+    done = subprocess.run([*map(str, command)], **options)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
 

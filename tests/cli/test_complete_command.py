@@ -77,14 +77,9 @@ def test_the_json_is_what_python_gives(words, flags, options):
 def test_text_is_the_prompt_and_what_follows(characters, subwords, words):
     """A prompt stands as it was given, whatever the model knows of it."""
     flags = ("--max-new-tokens", "8", "--sampling", "--seed", "1")
-    for model, prompt in [
-        (characters, "the c"),
-        (characters, "the "),
-        (characters, "жthe\u00a0"),
-        (subwords, "the naïve “ж”"),
-        (subwords, "the "),
-        (words, "ba  be "),
-    ]:
+    cases = [(characters, text) for text in ("the c", "the ", "жthe\u00a0")]
+    cases += [(subwords, "the naïve “ж”"), (subwords, "the "), (words, "ba  be ")]
+    for model, prompt in cases:
         text = completed(model, *flags, prompt).out
         (found,) = as_objects(completed(model, *flags, "--format", "json", prompt).out)
         (completion,) = found["completions"]

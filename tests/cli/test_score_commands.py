@@ -9,14 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import Ended, vaswani
-from vaswani_plugin.metrics.bleu import (
-    corpus_score,
-    make_scoring_tokenizer,
-    reading,
-    sacrebleu_metric,
-    split_compounds,
-    tokenized_score,
-)
+from vaswani_plugin.metrics import bleu as scores
 from vaswani_plugin.metrics.rouge import rouge
 from vaswani_plugin.text.summaries import Example, write_examples
 
@@ -50,9 +43,9 @@ def as_json(files: dict, *more: object) -> dict:
 def test_tokenized_and_lowercase_and_several_references(files: dict, tmp_path: Path) -> None:
     write(files["hypothesis"], [h.upper().replace("Ä", "ä") for h in HYPOTHESES])
     result = as_json(files, "--tokenized", "--lowercase")
-    expected = tokenized_score(HYPOTHESES, [REFERENCES])
+    expected = scores.tokenized_score(HYPOTHESES, [REFERENCES])
     assert result["tokenized"] == pytest.approx(expected) and expected > 20
-    expected = corpus_score(sacrebleu_metric(True), HYPOTHESES, [REFERENCES])
+    expected = scores.corpus_score(scores.sacrebleu_metric(True), HYPOTHESES, [REFERENCES])
     assert result["sacrebleu"] == pytest.approx(expected)
     other = write(tmp_path / "other", HYPOTHESES)
     result = as_json(files, other, "--tokenized", "--lowercase")
@@ -66,10 +59,10 @@ def test_language_gives_the_scores_of_papers(files: dict) -> None:
     golds = ["Ein EU-nahes Gesetz kommt am Montag.", 'Er sagt "Ja" zum US-Plan nicht.']
     write(files["hypothesis"], [line.replace(' "', " \u201c") for line in lines])
     write(files["reference"], golds)
-    tokenize = make_scoring_tokenizer("de")
-    split = [[split_compounds(tokenize(line)) for line in side] for side in (lines, golds)]
+    tokenize = scores.make_scoring_tokenizer("de")
+    split = [[scores.split_compounds(tokenize(line)) for line in side] for side in (lines, golds)]
     result = as_json(files, "--language", "de")
-    assert result["compound_split"] == tokenized_score(split[0], [split[1]])
+    assert result["compound_split"] == scores.tokenized_score(split[0], [split[1]])
     assert 0 < result["tokenized"] < result["compound_split"] < 100
     # English-French is never split.
     result = as_json(files, "--language", "fr")
@@ -89,7 +82,8 @@ def test_tables(files: dict, tmp_path: Path) -> None:
     ranks = [(row["bucket"], row["sentences"]) for row in result["by_average_rank"]]
     assert ranks == [("2", 1), ("2", 1), ("12", 1)]
     for row, part in zip(result["by_length"], (slice(2), slice(2, 3)), strict=True):
-        expected = corpus_score(sacrebleu_metric(), HYPOTHESES[part], [REFERENCES[part]])
+        pair = HYPOTHESES[part], [REFERENCES[part]]
+        expected = scores.corpus_score(scores.sacrebleu_metric(), *pair)
         assert row["sacrebleu"] == expected
     shown = bleu(files, *flags, training).out
     assert "rarest word seen" in shown and "average rank" in shown
@@ -147,7 +141,7 @@ def test_tokenized_output_is_recognized(files: dict, tmp_path: Path) -> None:
     golds = [TOKENS[0], TOKENS[1].replace("buys", "sells"), TOKENS[2]]
     output.write_text(generated(TOKENS, TOKENS, golds))
     result, said = scored(output)
-    assert result["tokenized"] == tokenized_score(TOKENS, [golds]) > 50
+    assert result["tokenized"] == scores.tokenized_score(TOKENS, [golds]) > 50
     assert f"{output} looks tokenized" in said and "over its words" in said
     assert scored(output, "--tokenized") == (result, "")
     # References that are text need detokenized translations.
@@ -208,7 +202,7 @@ def test_text_without_spaces_needs_another_tokenizer(files: dict) -> None:
     for path in files.values():
         write(path, HYPOTHESES)
     assert "reading" not in bleu(files, "--sacrebleu-tokenizer", "char").out
-    assert as_json(files, "--language", "de")["reading"] == reading(100)
+    assert as_json(files, "--language", "de")["reading"] == scores.reading(100)
 
 
 EVALB = Path(os.environ.get("VASWANI_DATA", "unset-VASWANI_DATA")) / "evalb"
@@ -310,9 +304,8 @@ def test_a_system_beside_lead_sentences(summaries):
         words = sum(len(line.split()) for line in lines) / 2
         assert system == {"name": system["name"], "words": words} | rouge(lines, references)
     assert [system["name"] for system in report["systems"]] == ["lead-1", "lead-2", "model"]
-    assert (
-        "mean of 2 summaries; the best of each one's references (3 in all)" in vaswani(*given).out
-    )
+    said = "mean of 2 summaries; the best of each one's references (3 in all)"
+    assert said in vaswani(*given).out
 
 
 def test_files_of_references(summaries):

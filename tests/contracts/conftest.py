@@ -80,16 +80,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("world")
     for name in ("translation", "parsing"):
         (folder / name).mkdir()
+    cut = TextSettings("words", article_tokens=9, summary_tokens=5)
+    flags = ("--sample-break-mode", "eos", "--loss-after", "<sep>")
     files = {
         "bundle": write_toy_bundle(folder / "translation"),
         "parser": write_parser_bundle(folder / "parsing"),
         "lm": write_bundle(folder / "lm", TextSettings("words"), WORDS),
-        "summarizer": write_bundle(
-            folder / "summarizer",
-            TextSettings("words", article_tokens=9, summary_tokens=5),
-            [*WORDS, "<sep>"],
-            *("--sample-break-mode", "eos", "--loss-after", "<sep>"),
-        ),
+        "summarizer": write_bundle(folder / "summarizer", cut, [*WORDS, "<sep>"], *flags),
         "data": folder / "translation",
         "checkpoint": folder / "translation" / "averaged.pt",
         "second": folder / "second.pt",

@@ -19,21 +19,11 @@ ACTIONS = [
     for action in parser._actions
     if action.option_strings and action.nargs != 0
 ]
-RANGES = {
-    "whole": (1 - 10**20, 10**20 - 1),
-    "positive_int": (1, 10**20 - 1),
-    "non_negative_int": (0, 10**20 - 1),
-    "size": (1, 10**6),
-    "seed": (1 - 10**20, 10**20 - 1),
-    "threads": (1, 1024),
-    "finite": (math.nextafter(-1e20, 0), math.nextafter(1e20, 0)),
-    "non_negative": (0, math.nextafter(1e20, 0)),
-    "positive": (5e-324, math.nextafter(1e20, 0)),
-    "fraction": (0, 1),
-    "probability": (5e-324, 1),
-    "lenpen": (-10, 10),
-    "temperature": (1e-4, 1e4),
-}
+WHOLE, MOST = (1 - 10**20, 10**20 - 1), math.nextafter(1e20, 0)
+RANGES = {"whole": WHOLE, "positive_int": (1, WHOLE[1]), "non_negative_int": (0, WHOLE[1])}
+RANGES |= {"size": (1, 10**6), "seed": WHOLE, "threads": (1, 1024), "finite": (-MOST, MOST)}
+RANGES |= {"non_negative": (0, MOST), "positive": (5e-324, MOST), "fraction": (0, 1)}
+RANGES |= {"probability": (5e-324, 1), "lenpen": (-10, 10), "temperature": (1e-4, 1e4)}
 """Least and greatest value of each type of flags; the first six are of whole numbers."""
 TYPES = {action.type for _, action in ACTIONS} - {str, Path}
 NUMBERS = st.one_of(

@@ -26,13 +26,8 @@ from tests.support.commands import Fork, vaswani
 from tests.support.scripts import Runs
 
 EXAMPLES = int(os.environ.get("VASWANI_EXAMPLES", "5"))
-QUICK = settings(
-    max_examples=EXAMPLES,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+EVERY_FILE = {"suppress_health_check": list(HealthCheck), "max_examples": EXAMPLES}
+QUICK = settings(settings.get_profile("tests"), **EVERY_FILE)
 SECONDS = 10 + 2 * EXAMPLES
 MORE_MEMORY = 1 << 30
 BUNDLES = {

@@ -23,14 +23,6 @@ def tokens(*shape: int) -> torch.Tensor:
     return torch.empty(shape, dtype=torch.long, device=meta.META)
 
 
-def run_steps(beams, width: int, vocabulary: int) -> None:
-    """As `BeamSearch` tells the models, for longer than the first slots last."""
-    beams.step(tokens(3, 1), None)
-    for _ in range(STEPS):
-        beams.step(tokens(3, width), tokens(3, width))
-        assert beams.logits(slice(1, 3)).shape == (2, width, vocabulary)
-
-
 def without_kernels(model):
     model = TransformerModel(plain_transformer(model))
     model._packing = None
@@ -58,7 +50,11 @@ def test_a_decoder_advances(name, window, make):
     with meta.launches_only(), torch.no_grad():
         start, _ = make(model).prepare()
         beams = start(Sources(sources, lengths, {}), BEAM, translates)
-        run_steps(beams, BEAM, len(task.target_dictionary))
+        beams.step(tokens(3, 1), None)  # as `BeamSearch` tells the models
+        for _ in range(STEPS):
+            beams.step(tokens(3, BEAM), tokens(3, BEAM))
+            shape = (2, BEAM, len(task.target_dictionary))
+            assert beams.logits(slice(1, 3)).shape == shape
 
 
 class _Waits(TorchDispatchMode):
@@ -80,10 +76,11 @@ class _Waits(TorchDispatchMode):
 SETTINGS = {
     "beam": {"beam": 4},
     "one": {"beam": 1},
-    "fairseq's": {"beam": 4, "length_penalty": "fairseq"},
-    "no repeats": {"beam": 4, "no_repeat_ngram_size": 2},
     "groups": {"beam": 4, "diverse_beam_groups": 2},
 }
+SETTINGS |= {"fairseq's": {"beam": 4, "length_penalty": "fairseq"}}
+SETTINGS |= {"no repeats": {"beam": 4, "no_repeat_ngram_size": 2}}
+SAMPLED = [{"beam": 4, "sampling": True, f"sampling_top{x}": n} for x, n in (("k", 5), ("p", 0.9))]
 
 
 def translate(settings: dict, prefix: bool = False) -> list:
@@ -106,15 +103,7 @@ def test_without_looking_it_finds_the_same(settings, prefix, request):
         assert [s for _, s in row] == pytest.approx([s for _, s in other], rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        *SETTINGS.values(),
-        {"beam": 4, "sampling": True, "sampling_topk": 5},
-        {"beam": 4, "sampling": True, "sampling_topp": 0.9},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("settings", [*SETTINGS.values(), *SAMPLED], ids=str)
 def test_it_looks_once_in_several_steps(settings, as_on_a_device, monkeypatch):
     waits = _Waits()
     step = search.Ensemble.step

@@ -161,14 +161,9 @@ def begin(*command: object) -> subprocess.Popen:
     """A command, its output in one pipe."""
     folders = (Path(sys.executable).parent, fairseq_environment()["PATH"])
     path = ":".join(map(str, folders))
-    return subprocess.Popen(
-        [*map(str, command)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=fairseq_environment(PATH=path),
-        start_new_session=True,
-    )
+    pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    options = {"env": fairseq_environment(PATH=path), "start_new_session": True}
+    return subprocess.Popen([*map(str, command)], **pipe, **options)
 
 
 def finish(*processes: subprocess.Popen) -> str:

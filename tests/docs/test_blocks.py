@@ -111,12 +111,6 @@ def script_text(name: str) -> str:
     return "".join((REPO / each).read_text(encoding="utf-8") for each in (name, shared))
 
 
-def flags_of(command: list[str]) -> list[str]:
-    """Our own flags among the words: what stands behind a lone `--` is another program's."""
-    words = command[: command.index("--")] if "--" in command else command
-    return [word.partition("=")[0] for word in words if re.match(r"--\w", word)]
-
-
 def check(command: list[str]) -> None:
     """The script and flags of a command of ours exist."""
     program, *words = [word for word in command if not re.match(r"\w+=", word)] or ["echo"]
@@ -127,7 +121,8 @@ def check(command: list[str]) -> None:
         known = script_text(words[0])
     else:  # of others
         return
-    for flag in flags_of(words[1:]):
+    ours = words[1 : words.index("--")] if "--" in words else words[1:]  # behind it, another's
+    for flag in (word.partition("=")[0] for word in ours if re.match(r"--\w", word)):
         assert re.search(rf"{flag}(?![\w-])", known), f"{flag}: not of {' '.join(command)}"
 
 
@@ -207,14 +202,8 @@ def test_blocks_run(page, folder, programs, toy_data_bin):
             shutil.rmtree(folder / "checkpoints", ignore_errors=True)
         if "--destdir DATA_BIN" in block.code:
             (folder / "DATA_BIN").unlink()
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            cwd=folder,
-            timeout=900,
-            env=fairseq_environment(PATH=programs),
-        )
+        options = {"capture_output": True, "text": True, "cwd": folder, "timeout": 900}
+        done = subprocess.run(command, env=fairseq_environment(PATH=programs), **options)
         assert done.returncode == 0, f"{block.code}\n{done.stderr[-2000:]}"
         assert (done.stdout + done.stderr).strip() or " > " in block.code, block.code
 
@@ -252,10 +241,8 @@ def test_the_tutorial_of_own_text(scale, tmp_path):
             assert done.returncode == 0, f"{code}\n{done.stderr[-2000:]}"
             said += done.stdout
     work = tmp_path / "tatoeba"
-    assert (
-        '{"translatedText":' in said
-        and len(re.findall(r"[\d.]+ nats a piece of old text", said)) == 2
-    )
+    assert '{"translatedText":' in said
+    assert len(re.findall(r"[\d.]+ nats a piece of old text", said)) == 2
     sizes = [(work / name).stat().st_size for name in ("int8/model.bin", "model/model.safetensors")]
     assert sizes[0] < (0.4 if scale == "full" else 1) * sizes[1]
     sources, references = (list(read_lines(work / "raw" / f"test.{x}")) for x in ("en", "de"))

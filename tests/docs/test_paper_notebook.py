@@ -41,20 +41,16 @@ for number, right, wrong in (
 )
 def test_it_runs_from_top_to_bottom_without_fairseq(updates, least):
     """Its cells assert that equations by hand and by module agree; its checks know answers."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROBE, str(SCRIPT)],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"MPLBACKEND": "Agg", "UPDATES": str(updates), "VASWANI_BUNDLE": ""},
-        timeout=900,
-    )
+    environment = {"MPLBACKEND": "Agg", "UPDATES": str(updates), "VASWANI_BUNDLE": ""}
+    options = {"capture_output": True, "text": True, "timeout": 900}
+    command = [sys.executable, "-c", PROBE, str(SCRIPT)]
+    done = subprocess.run(command, env=os.environ | environment, **options)
     assert done.returncode == 0, done.stderr
     assert "65,110,016" in done.stdout  # base, as the paper counts
     for module in ("MultiHeadAttention", "DecoderLayer", "Decoder", "Transformer"):
         assert re.search(rf"^class {module}\(.*:\n    \"\"\"", done.stdout, re.MULTILINE)
-    assert re.findall(r"^exercise (\d+): not done yet", done.stdout, re.MULTILINE) == [
-        str(number) for number in range(1, 11)
-    ]
+    undone = re.findall(r"^exercise (\d+): not done yet", done.stdout, re.MULTILINE)
+    assert undone == [*map(str, range(1, 11))]
     (copied,) = re.findall(r"copied without a mistake: (\d+) of 200", done.stdout)
     (bleu,) = re.findall(r"^test: ([\d.]+) BLEU", done.stdout, re.MULTILINE)
     assert int(copied) >= least * 200 and float(bleu) >= least * 80, done.stdout

@@ -117,15 +117,10 @@ def test_generate_finds_what_our_search_finds(exported):
     options = SearchOptions(beam=4, lenpen=1.0, length_penalty="fairseq", **limit)
     search = Search([TransformerModel(ours.model)], ours.target, options)
     expected = [found[0].tokens.tolist() for found in search.run(sources)]
-    generated = model.generate(
-        input_ids=sources,
-        attention_mask=torch.ones_like(sources),
-        num_beams=4,
-        length_penalty=1.0,
-        early_stopping=True,
-        max_new_tokens=LIMIT + 1,
-        forced_eos_token_id=ours.source.eos(),
-    )
+    rules = {"num_beams": 4, "length_penalty": 1.0, "early_stopping": True}
+    rules |= {"max_new_tokens": LIMIT + 1, "forced_eos_token_id": ours.source.eos()}
+    seen = torch.ones_like(sources)
+    generated = model.generate(input_ids=sources, attention_mask=seen, **rules)
     pad = ours.target.pad()
     found = [[token for token in row[1:].tolist() if token != pad] for row in generated]
     # At the limit, Hugging Face counts the forced end as certain.

@@ -10,15 +10,7 @@ from fairseq.models.transformer import TransformerModel, base_architecture
 from model_factory import SIZES, make_model, make_task, random_batch
 from reference_weights import shake
 
-from vaswani_plugin.export.stock_fairseq import (
-    checkpoint_of,
-    import_weights,
-    our_config,
-    our_model,
-    stock_model,
-    stock_options,
-    stock_task,
-)
+from vaswani_plugin.export import stock_fairseq as conversion
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
 
 LENGTHS = [(9, 7), (4, 11), (12, 2), (2, 5)]
@@ -27,20 +19,11 @@ SHARING = {
     "decoder": {"share_decoder_input_output_embed": True},
     "none": {},
 }
-
-
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
-SMALL = {
-    "encoder_embed_dim": 16,
-    "encoder_ffn_embed_dim": 24,
-    "encoder_layers": 2,
-    "decoder_layers": 3,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2,
-    "dropout": 0.0,
-    "max_source_positions": 40,
-    "max_target_positions": 30,
-}
+SMALL = {"encoder_embed_dim": 16, "encoder_ffn_embed_dim": 24, "dropout": 0.0}
+SMALL |= {"encoder_layers": 2, "decoder_layers": 3}
+SMALL |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+SMALL |= {"max_source_positions": 40, "max_target_positions": 30}
 
 
 def stock_flags(**changes: Any) -> argparse.Namespace:
@@ -103,9 +86,11 @@ def as_old_checkpoint(model: TransformerModel, **changes: Any) -> dict[str, Any]
 
 def convert(state: dict, task: SimpleNamespace) -> tuple[dict, dict]:
     """Weights and configuration of ours."""
-    options = stock_options(state)
-    config = our_config(options)
-    weights = import_weights(state, options, task.source_dictionary, task.target_dictionary)
+    options = conversion.stock_options(state)
+    config = conversion.our_config(options)
+    weights = conversion.import_weights(
+        state, options, task.source_dictionary, task.target_dictionary
+    )
     return weights, config
 
 
@@ -145,10 +130,10 @@ def test_imported_old_model_gives_fairseqs_outputs():
         convert(state, make_task(27))
     with pytest.raises(ValueError, match="its encoder_layers are 10000, and it has"):
         convert(as_checkpoint(stock, encoder_layers=10_000), task)
-    config = our_config(stock_options(state))
+    config = conversion.our_config(conversion.stock_options(state))
     assert (config["max_source_positions"], config["max_target_positions"]) == (40, 40)
     assert config["activation_dropout"] == 0.25
-    assert stock_task(state) == {"source_lang": "en", "target_lang": "de"}
+    assert conversion.stock_task(state) == {"source_lang": "en", "target_lang": "de"}
 
 
 @pytest.mark.parametrize(
@@ -164,7 +149,7 @@ def test_imported_old_model_gives_fairseqs_outputs():
 def test_what_ours_lacks_is_refused_by_name(changes, words):
     state = as_checkpoint(make_stock(make_task()), **changes)
     with pytest.raises(ValueError, match="vaswani_transformer has no counterpart of") as error:
-        our_config(stock_options(state))
+        conversion.our_config(conversion.stock_options(state))
     assert all(word in str(error.value) for word in words), error.value
 
 
@@ -185,8 +170,8 @@ def test_what_changes_no_output_is_accepted():
 )
 def test_other_models_and_tasks_are_named(sections, message):
     with pytest.raises(ValueError, match=message):
-        stock_options({"cfg": sections})
-        stock_task({"cfg": sections})
+        conversion.stock_options({"cfg": sections})
+        conversion.stock_task({"cfg": sections})
 
 
 def ours_with(task: SimpleNamespace, **changes) -> tuple[VaswaniTransformer, dict]:
@@ -200,8 +185,10 @@ def ours_with(task: SimpleNamespace, **changes) -> tuple[VaswaniTransformer, dic
 
 
 def exported(state: dict, **options) -> dict:
-    weights, flags = stock_model(state["model"], our_model(state), **options)
-    return checkpoint_of(weights, {"_name": "transformer", **flags}, {"_name": "translation"}, 3)
+    weights, flags = conversion.stock_model(state["model"], conversion.our_model(state), **options)
+    return conversion.checkpoint_of(
+        weights, {"_name": "transformer", **flags}, {"_name": "translation"}, 3
+    )
 
 
 def loaded_by_fairseq(state: dict, task: SimpleNamespace) -> TransformerModel:

@@ -29,13 +29,9 @@ def test_a_command_that_was_imported_before_uses_it(monkeypatch, name):
 
 def test_every_worker_takes_the_choice_of_the_first(monkeypatch, tmp_path):
     """They may see other files, or a disk's error; each resuming by itself, they would deadlock."""
-    second = types.SimpleNamespace(
-        is_data_parallel_master=False,
-        data_parallel_world_size=2,
-        data_parallel_process_group=None,
-        device=None,
-        checkpoint_suffix="",
-    )
+    values = {"is_data_parallel_master": False, "data_parallel_world_size": 2}
+    values |= {"data_parallel_process_group": None, "device": None, "checkpoint_suffix": ""}
+    second = types.SimpleNamespace(**values)
     received = {None: "checkpoint1.pt"}
     monkeypatch.setattr(trainer.distributed_utils, "broadcast_object", lambda x, *_: received[x])
     last = tmp_path / "checkpoint_last.pt"

@@ -1,6 +1,4 @@
-"""Tests that need an NVIDIA GPU. Without one they are skipped, and pytest says why.
-
-    bash tests/run.sh -m gpu tests/gpu
+"""Tests that need an NVIDIA GPU, skipped without one: bash tests/run.sh -m gpu tests/gpu
 
 VASWANI_GPU_TESTS=cpu runs on the CPU what a CPU can run of them, as a rehearsal of the tests.
 """

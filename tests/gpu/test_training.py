@@ -20,14 +20,8 @@ TRAINING = (
     *("--no-progress-bar", "--log-interval", "10", "--disable-validation", "--num-workers", "0"),
     *(["--cpu"] if REHEARSES else []),
 )
-PRECISIONS = {
-    "bf16": ["--bf16"],
-    "fp16": ["--fp16"],
-    "amp": ["--amp"],
-    "compile": ["--compile"],
-    "checkpoint-activations": ["--checkpoint-activations"],
-    "plain loss": ["--unfused-loss"],
-}
+FLAGS = ("bf16", "fp16", "amp", "compile", "checkpoint-activations")
+PRECISIONS = {flag: [f"--{flag}"] for flag in FLAGS} | {"plain loss": ["--unfused-loss"]}
 SMALL = [
     *("vaswani_parser_debug", "vaswani_lm_debug", "vaswani_lm_one_layer"),
     *("vaswani_seq2seq_lstm_tiny", "vaswani_attention_lstm_tiny"),

@@ -243,14 +243,6 @@ def test_what_computes_anything_else_stays_as_it_is_written(generator, model, ca
     assert_is_the_forward_pass(model, changed)
 
 
-def halved(norm, x, y):
-    return norm.norm(x + 0.5 * y)
-
-
-def without_norm(norm, x, y):
-    return x + y
-
-
 def only_the_latest_five(queries, keys, window=0, device=None):
     return attention_causal_mask(queries, keys, 5, device)
 
@@ -267,26 +259,17 @@ def two_residuals(layer, x, memory, self_mask, memory_mask, is_causal, caches, *
 
 attention_causal_mask = attention.causal_mask
 EDITS = {
-    "a halved residual": (AddNorm, "forward", halved),
-    "no LayerNorm": (AddNorm, "forward", without_norm),
+    "a halved residual": (AddNorm, "forward", lambda norm, x, y: norm.norm(x + 0.5 * y)),
+    "no LayerNorm": (AddNorm, "forward", lambda norm, x, y: x + y),
     "pre-norm's input": (AddNorm, "before", lambda norm, x: norm.norm(x)),
-    "softmax of doubled scores": (
-        *(attention, "masked_softmax"),
-        lambda scores, mask=None: MASKED_SOFTMAX(2 * scores, mask),
-    ),
+    "doubled scores": (attention, "masked_softmax", lambda s, mask=None: SOFTMAX(2 * s, mask)),
     "a window": (attention, "causal_mask", only_the_latest_five),
     "positions from 1": (cache, "position_ids", lambda *given: POSITION_IDS(*given) + 1),
-    "embeddings without sqrt(d)": (
-        *(Embedding, "forward"),
-        lambda own, tokens: nn.functional.embedding(tokens, own.weight),
-    ),
-    "a colder projection": (
-        *(Embedding, "project"),
-        lambda own, x: 2 * nn.functional.linear(x, own.weight),
-    ),
+    "no sqrt(d)": (Embedding, "forward", lambda own, y: nn.functional.embedding(y, own.weight)),
+    "colder": (Embedding, "project", lambda own, x: 2 * nn.functional.linear(x, own.weight)),
     "another composition": (DecoderLayer, "forward", two_residuals),
 }
-MASKED_SOFTMAX, POSITION_IDS = attention.masked_softmax, cache.position_ids
+SOFTMAX, POSITION_IDS = attention.masked_softmax, cache.position_ids
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)

@@ -10,21 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vaswani_plugin.metrics import bleu
-from vaswani_plugin.metrics.bleu import (
-    FREQUENCIES,
-    LENGTHS,
-    by_bucket,
-    corpus_score,
-    group,
-    group_evenly,
-    make_scoring_tokenizer,
-    reading,
-    replace_unicode_punctuation,
-    sacrebleu_metric,
-    split_compounds,
-    tokenized_score,
-    tokenizer_of,
-)
 from vaswani_plugin.metrics.segments import Segments, has_no_spaces
 
 LINE = st.lists(st.sampled_from(["a", "b", "c", "d\u00a0e"]), max_size=12).map(" ".join)
@@ -57,7 +42,7 @@ def plain_bleu(hypotheses: list[str], references: list[list[str]]) -> float:
 @given(TRIPLES)
 def test_tokenized_score_is_the_count_in_the_open(triples: list) -> None:
     hypotheses, *references = (list(lines) for lines in zip(*triples, strict=True))
-    found = tokenized_score(hypotheses, references)
+    found = bleu.tokenized_score(hypotheses, references)
     assert found == pytest.approx(min(100.0, plain_bleu(hypotheses, references)), abs=1e-9)
 
 
@@ -74,12 +59,12 @@ def test_tokenized_score_is_the_count_in_the_open(triples: list) -> None:
     ],
 )
 def test_tokenized_score_by_hand(hypotheses: list, references: list, score: float) -> None:
-    assert tokenized_score(hypotheses, [references]) == pytest.approx(score)
+    assert bleu.tokenized_score(hypotheses, [references]) == pytest.approx(score)
 
 
 def test_lowercase_of_multi_bleu_knows_ascii_letters_alone() -> None:
     words = ["THE Über SAT ON THE MAT", "the über sat on the mat"]
-    assert 0 < tokenized_score(words[:1], [words[1:]], lowercase=True) < 100
+    assert 0 < bleu.tokenized_score(words[:1], [words[1:]], lowercase=True) < 100
 
 
 def test_every_other_white_space_belongs_to_a_word() -> None:
@@ -89,7 +74,7 @@ def test_every_other_white_space_belongs_to_a_word() -> None:
 
 def test_borders_of_readings() -> None:
     for below, above, word in ((19.99, 20.0, "gist is clear"), (60.0, 60.01, "better than human")):
-        assert word in reading(above) and word not in reading(below)
+        assert word in bleu.reading(above) and word not in bleu.reading(below)
 
 
 LINES = {
@@ -101,18 +86,18 @@ LINES = {
 
 @pytest.mark.parametrize("language", LINES)
 def test_each_language_has_words_for_sacrebleu(language: str) -> None:
-    tokenizer, _ = tokenizer_of(language)
-    metric = sacrebleu_metric(tokenizer=tokenizer)
+    tokenizer, _ = bleu.tokenizer_of(language)
+    metric = bleu.sacrebleu_metric(tokenizer=tokenizer)
     changed = [line[:-2] + "x" + line[-1] for line in LINES[language]]
-    assert 30 < corpus_score(metric, changed, [LINES[language]]) < 100
+    assert 30 < bleu.corpus_score(metric, changed, [LINES[language]]) < 100
     assert has_no_spaces(LINES[language]) == (language != "de")
 
 
 def test_japanese_has_words_where_mecab_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bleu, "find_spec", lambda name: name)
-    assert tokenizer_of("ja") == ("ja-mecab", None)
+    assert bleu.tokenizer_of("ja") == ("ja-mecab", None)
     monkeypatch.setattr(bleu, "find_spec", lambda name: None)
-    tokenizer, warning = tokenizer_of("ko")
+    tokenizer, warning = bleu.tokenizer_of("ko")
     assert tokenizer == "char" and "pip install 'sacrebleu[ko]'" in warning
 
 
@@ -126,7 +111,7 @@ def test_japanese_has_words_where_mecab_is_installed(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_hyphens_are_split_in_one_pass(line: str, expected: str) -> None:
-    assert split_compounds(line) == expected
+    assert bleu.split_compounds(line) == expected
 
 
 @pytest.mark.parametrize(
@@ -138,7 +123,7 @@ def test_hyphens_are_split_in_one_pass(line: str, expected: str) -> None:
     ],
 )
 def test_unicode_punctuation_becomes_ascii(line: str, expected: str) -> None:
-    assert replace_unicode_punctuation(line) == expected
+    assert bleu.replace_unicode_punctuation(line) == expected
 
 
 @pytest.mark.parametrize(
@@ -155,32 +140,34 @@ def test_unicode_punctuation_becomes_ascii(line: str, expected: str) -> None:
     ],
 )
 def test_tokens_are_those_of_the_perl_script(language: str, line: str, expected: str) -> None:
-    assert make_scoring_tokenizer(language)(line) == expected
+    assert bleu.make_scoring_tokenizer(language)(line) == expected
 
 
 # By source length and rarity.
 
 
 def test_borders_belong_to_the_bucket_that_they_name() -> None:
-    buckets = group([1, 10, 11, 20, 50, 51, 400, 0, 5], LENGTHS)
+    buckets = bleu.group([1, 10, 11, 20, 50, 51, 400, 0, 5], bleu.LENGTHS)
     found = {bucket.label: bucket.members for bucket in buckets}
     assert found == {"1-10": (0, 1, 8), "11-20": (2, 3), "41-50": (4,), "51+": (5, 6)}
-    labels = [bucket.label for bucket in group([0, 1, 9, 10, 100, 1000, 10**6, -1], FREQUENCIES)]
+    labels = [
+        bucket.label for bucket in bleu.group([0, 1, 9, 10, 100, 1000, 10**6, -1], bleu.FREQUENCIES)
+    ]
     assert labels == ["0", "1-9", "10-99", "100-999", "1000-9999", "10000+"]
 
 
 def test_even_groups_keep_the_order_and_leave_out_what_has_no_value() -> None:
     values = [9.6, -1.0, 1.0, 30.2, 2.0, 2.0, 70.0, 5.0]
-    buckets = group_evenly(values, 3)
+    buckets = bleu.group_evenly(values, 3)
     assert [bucket.members for bucket in buckets] == [(2, 4), (5, 7), (0, 3, 6)]
     assert [bucket.label for bucket in buckets] == ["1-2", "2-5", "10-70"]
-    assert [bucket.members for bucket in group_evenly([3.0, 1.0], 6)] == [(1,), (0,)]
-    assert group_evenly([-1.0], 6) == []
+    assert [bucket.members for bucket in bleu.group_evenly([3.0, 1.0], 6)] == [(1,), (0,)]
+    assert bleu.group_evenly([-1.0], 6) == []
 
 
 def rows(sources: list[str], **options) -> dict[str, list]:
     lines = [f"w{number} is the answer here" for number in range(len(sources))]
-    tables = by_bucket(Segments(lines, [lines], sources=sources), **options)
+    tables = bleu.by_bucket(Segments(lines, [lines], sources=sources), **options)
     return {key: [(r["bucket"], r["sentences"]) for r in table] for key, table in tables.items()}
 
 

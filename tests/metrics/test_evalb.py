@@ -23,6 +23,8 @@ from vaswani_plugin.text.trees import Leaf, Tree, leaves, to_line
 
 DATA = Path(os.environ.get("VASWANI_DATA", "unset-VASWANI_DATA")) / "evalb"
 GOLD = "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ barks) (ADVP (RB now))) (. .)))"
+CROSSING = "(TOP (S (DT the) (X (NN dog) (VBZ barks)) (ADVP (RB now)) (. .)))"
+STOPPED = "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ barks) (ADVP (RB now)) (. !)) (X)))"
 
 
 def score(gold: str, test: str, parameters: Parameters = COLLINS) -> SentenceScore:
@@ -42,17 +44,11 @@ def counts(r: SentenceScore) -> tuple[int, ...]:
         (GOLD.replace("(NP ", "(QP-X ").replace("TOP", "TOP-1"), (0, 3, 4, 4, 0, 4, 4)),
         (GOLD.replace("ADVP", "PRT"), (0, 4, 4, 4, 0, 4, 4)),
         # (dog barks) crosses both NP and VP, and counts once.
-        (
-            "(TOP (S (DT the) (X (NN dog) (VBZ barks)) (ADVP (RB now)) (. .)))",
-            (0, 2, 4, 3, 1, 4, 4),
-        ),
+        (CROSSING, (0, 2, 4, 3, 1, 4, 4)),
         # A bracket twice over the same words is matched once.
         (GOLD.replace("(ADVP (RB now))", "(ADVP (ADVP (RB now)))"), (0, 4, 4, 5, 0, 4, 4)),
         # The final stop has no say, wherever it hangs; empty brackets neither.
-        (
-            "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ barks) (ADVP (RB now)) (. !)) (X)))",
-            (0, 4, 4, 4, 0, 4, 4),
-        ),
+        (STOPPED, (0, 4, 4, 4, 0, 4, 4)),
         ("(DT the) (NN dog) (VBZ barks) (RB now)", (0, 0, 4, 0, 0, 4, 4)),
         ("", (2, 0, 0, 0, 0, 0, 0)),
         ("(TOP (. .))", (2, 0, 0, 0, 0, 0, 0)),

@@ -4,14 +4,7 @@ import math
 
 import pytest
 
-from vaswani_plugin.metrics.perplexity import (
-    UNITS,
-    TextCounts,
-    count_text,
-    figure,
-    perplexity,
-    rates,
-)
+from vaswani_plugin.metrics import perplexity as ppl
 from vaswani_plugin.metrics.scored_text import read_scored_text
 from vaswani_plugin.text.binary import write_dictionary
 from vaswani_plugin.text.dictionary import Dictionary
@@ -23,37 +16,37 @@ TEXT = ["the cat sat", "", "thé 🐈  sat "]
 
 def test_the_notes_conversion_from_characters_to_words():
     # "about 77", they print beside 2 ^ (1.175 * 390000 / 74000).
-    converted = rates(1.175 * 390_000, TextCounts(0, 74_000, 390_000, 390_000), False)
+    converted = ppl.rates(1.175 * 390_000, ppl.TextCounts(0, 74_000, 390_000, 390_000), False)
     assert converted["bits_per_character"] == pytest.approx(1.175)
     assert converted["perplexity_per_word"] == pytest.approx(73.14, abs=0.005)
 
 
 def test_counts_and_rates_by_hand():
-    counts = count_text(TEXT)
-    assert counts == TextCounts(lines=3, words=6, characters=22, bytes=26)
-    counted, alone = (rates(90.0, counts, with_line_ends) for with_line_ends in (True, False))
-    assert [counted[f"bits_per_{unit}"] for unit in UNITS] == [90 / 9, 90 / 25, 90 / 29]
-    assert [alone[f"bits_per_{unit}"] for unit in UNITS] == [90 / 6, 90 / 22, 90 / 26]
+    counts = ppl.count_text(TEXT)
+    assert counts == ppl.TextCounts(lines=3, words=6, characters=22, bytes=26)
+    counted, alone = (ppl.rates(90.0, counts, with_line_ends) for with_line_ends in (True, False))
+    assert [counted[f"bits_per_{unit}"] for unit in ppl.UNITS] == [90 / 9, 90 / 25, 90 / 29]
+    assert [alone[f"bits_per_{unit}"] for unit in ppl.UNITS] == [90 / 6, 90 / 22, 90 / 26]
     assert counted["perplexity_per_word"] == 1024
 
 
 def test_what_has_no_rate():
-    nothing = rates(3.0, TextCounts(0, 0, 3, 3), with_line_ends=True)
+    nothing = ppl.rates(3.0, ppl.TextCounts(0, 0, 3, 3), with_line_ends=True)
     assert nothing["bits_per_word"] is None and nothing["perplexity_per_word"] is None
-    assert set(rates(3.0, None, with_line_ends=True).values()) == {None}
-    assert perplexity(1e6) == math.inf
+    assert set(ppl.rates(3.0, None, with_line_ends=True).values()) == {None}
+    assert ppl.perplexity(1e6) == math.inf
 
 
 def test_a_published_figure_in_all_units():
-    counts = TextCounts(lines=10, words=90, characters=390, bytes=400)
-    row = figure("32", "perplexity-per-word", counts)  # the lines' ends count as words
+    counts = ppl.TextCounts(lines=10, words=90, characters=390, bytes=400)
+    row = ppl.figure("32", "perplexity-per-word", counts)  # the lines' ends count as words
     assert row["bits"] == 500 and row["bits_per_character"] == 500 / 400
-    assert figure("1.25", "bits-per-character", counts) == row
+    assert ppl.figure("1.25", "bits-per-character", counts) == row
 
 
 def test_a_figure_needs_its_unit_of_the_text():
     with pytest.raises(ValueError, match="that unit of the text isn't known"):
-        figure("1", "bits-per-word", TextCounts(0, 0, 3, 3))
+        ppl.figure("1", "bits-per-word", ppl.TextCounts(0, 0, 3, 3))
 
 
 def test_what_a_model_of_another_text_cannot_know(tmp_path):

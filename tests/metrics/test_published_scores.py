@@ -14,14 +14,8 @@ from vaswani_plugin.metrics import bleu
 DATA = Path(os.environ.get("VASWANI_DATA", REPO.parent / "shared" / "data")) / "bleu"
 REFERENCE = "newstest2017.en-de.ref"
 SYSTEMS = ("LIUM-NMT.4900", "online-A.0", "PROMT-Rule-based.4735")
-
-pytestmark = [
-    pytest.mark.shared_data,
-    pytest.mark.skipif(
-        not DATA.is_dir(),
-        reason=f"NOT TESTED: no {DATA} (set VASWANI_DATA to a folder with bleu in it)",
-    ),
-]
+REASON = f"NOT TESTED: no {DATA} (set VASWANI_DATA to a folder with bleu in it)"
+pytestmark = [pytest.mark.shared_data, pytest.mark.skipif(not DATA.is_dir(), reason=REASON)]
 
 
 def lines(name: str) -> list[str]:

@@ -2,12 +2,10 @@
 
     bash tests/mutation/run.sh --minutes 60 --seed 1
 
-Each mutant is one change of one file by an operator of cosmic-ray, drawn by --seed: first a place,
-then one of the operators that can change it: a comparison, which many change, counts no more than a
-number. The tests of the file's room run on it, then its neighbours', those that name the file
-first, and stop at the first failure; the slow ones and other rooms' are not run, so the share that
-is printed is a lower bound. work/mutation/mutants.jsonl gets a line a mutant. Ends with 1 below
---least.
+A mutant is one change of one file by an operator of cosmic-ray, drawn by --seed: a place, then an
+operator that can change it. The tests of its room run, then its neighbours', those that name the
+file first, until one fails; slow ones and other rooms' don't, so the share is a lower bound.
+work/mutation/mutants.jsonl gets a line a mutant. Ends with 1 below --least.
 """
 
 import argparse
@@ -33,19 +31,17 @@ ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "work" / "mutation"
 # The tests of each room, beside tests/ROOM.
 ROOMS = {
-    "modules": [
-        *("tests/fairseq_plugin/models", "tests/fairseq_plugin/test_schedule.py"),
-        "tests/search/test_selection.py",
-    ],
+    "modules": ["tests/fairseq_plugin/models", "tests/fairseq_plugin/test_schedule.py"],
     "search": ["tests/fairseq_plugin/models", "tests/devices", "tests/inference"],
     "metrics": ["tests/cli", "tests/contracts/test_refusals.py"],
-    "fairseq_plugin": [
-        *("tests/search/test_constraints.py", "tests/search/test_options.py"),
-        "tests/search/test_equals_fairseq.py",
-        *("tests/test_registration.py", "tests/faults", "tests/distributed"),
-    ],
+    "fairseq_plugin": ["tests/test_registration.py", "tests/faults", "tests/distributed"],
     "text": ["tests/data_prep", "tests/contracts"],
 }
+OF_SEARCH = [
+    f"tests/search/test_{name}.py" for name in ("constraints", "options", "equals_fairseq")
+]
+ROOMS["fairseq_plugin"] = OF_SEARCH + ROOMS["fairseq_plugin"]
+ROOMS["modules"] += ["tests/search/test_selection.py"]
 # The first two need arguments. Without a decorator such as `torch.no_grad()` the results are the
 # same, and so they are with `is` for `==` of small integers.
 UNUSED = ("VariableReplacer", "VariableInserter", "RemoveDecorator", "_Is", "_IsNot")

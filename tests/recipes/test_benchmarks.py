@@ -94,11 +94,8 @@ def test_all_sides_train_the_same_model(tmp_path):
         assert stock[stock.index(flag) + 1] == value
     assert stock[stock.index("--dropout") + 1] == "0.3"
     assert "--user-dir" in ours and "--user-dir" not in stock
-    assert [training.job_of(args, side, "big")["stock"] for side in training.FAIRSEQ[:3]] == [
-        1,
-        1,
-        0,
-    ]
+    stock = [training.job_of(args, side, "big")["stock"] for side in training.FAIRSEQ[:3]]
+    assert stock == [1, 1, 0]
     for side in training.PEERS:
         job = training.job_of(args, side, "big")
         sizes = {"d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.3, "layers": 6}

@@ -95,10 +95,13 @@ def test_a_failure_is_told_and_goes_on_there(recipe, tmp_path):
     assert not (tmp_path / "-work ü" / "a").exists(), "a was done before"
 
 
-def test_of_a_long_line_the_beginning_is_told(recipe):
+def test_of_a_long_line_the_beginning_is_told_and_of_half_a_file_nothing_left(recipe, tmp_path):
     failed = recipe("step a bash -c 'printf %0999d 0; exit 1'\n")
     assert failed.returncode == 1
     assert "0" * 300 in failed.stderr and "0" * 301 not in failed.stderr
+    failed = recipe('step b to "$work/out" bash -c "echo half; exit 1"\n')
+    assert failed.returncode == 1
+    assert not (tmp_path / "-work ü" / "out").exists()
 
 
 def test_an_exported_cdpath_changes_no_folder(recipe, tmp_path):
@@ -106,12 +109,6 @@ def test_an_exported_cdpath_changes_no_folder(recipe, tmp_path):
     (tmp_path / "text").mkdir()
     done = recipe('echo "$data"\n', "--data", "text", cwd=tmp_path, CDPATH=str(tmp_path))
     assert done.stdout == f"{tmp_path.resolve()}/text\n"
-
-
-def test_a_file_appears_when_it_is_whole(recipe, tmp_path):
-    failed = recipe('step a to "$work/out" bash -c "echo half; exit 1"\n')
-    assert failed.returncode == 1
-    assert not (tmp_path / "-work ü" / "out").exists()
 
 
 def test_options(recipe):

@@ -195,13 +195,8 @@ def test_two_at_a_time_wait_for_each_other(complete):
     settings = OFFLINE | {"VASWANI_VENV": str(complete), "VASWANI_GROUPS": "", "PYTHON": ""}
     with open(complete / ".vaswani.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        waiting = subprocess.Popen(
-            ["bash", ENV],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | settings,
-        )
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        waiting = subprocess.Popen(["bash", ENV], env=os.environ | settings, **pipes)
         assert "another process is installing" in waiting.stderr.readline()
         write_stamps(complete, "recipes")
     out, errors = waiting.communicate(timeout=300)

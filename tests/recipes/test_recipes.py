@@ -18,6 +18,8 @@ from tests.support.toy_text import FOLDER, toy_lines, write_toy
 from vaswani_plugin import Translator
 
 REAL_DATA = Path(os.environ.get("VASWANI_DATA", REPO.parent / "shared" / "data"))
+REAL = {"multi30k": "multi30k", "tatoeba": "tatoeba-en-de", "lm": "wikitext-2"}
+REAL["parsing"] = "craft-treebank"
 Text = dict[str, list[str]]  # "train.en": lines
 
 
@@ -41,18 +43,9 @@ def sgm(lines: list[str]) -> bytes:
     return f'<refset setid="t" srclang="any">\n{body}</refset>\n'.encode()
 
 
-def write_tgz(path: Path, members: dict[str, bytes]) -> None:
-    """A tar archive, compressed where its name says so."""
-    with tarfile.open(path, "w:gz" if path.suffix == ".tgz" else "w") as archive:
-        for name, content in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-
-
-def write_iwslt14(folder: Path, text: Text) -> None:
+def iwslt(folder: Path) -> tuple:
     """de-en.tgz: tagged training text, the test set in five parts."""
-    members = {}
+    members, text = {}, toy_text(folder / "text", "de")
     for lang in ("de", "en"):
         head = ["<url>http://x</url>", "<keywords>talks, x</keywords>", "<title>A title</title>"]
         members[f"de-en/train.tags.de-en.{lang}"] = plain(head + text[f"train.{lang}"])
@@ -60,11 +53,17 @@ def write_iwslt14(folder: Path, text: Text) -> None:
         for number, name in enumerate(sets):
             part = text[f"test.{lang}"][6 * number : 6 * number + 6]
             members[f"de-en/IWSLT14.{name}.de-en.{lang}.xml"] = sgm(part)
-    write_tgz(folder / "de-en.tgz", members)
+    with tarfile.open(folder / "de-en.tgz", "w:gz") as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return ("--data", folder)
 
 
-def write_tatoeba(folder: Path, text: Text) -> None:
+def tatoeba(folder: Path) -> tuple:
     """deu-eng.zip: one table, with some pairs that have several translations."""
+    text = toy_text(folder / "text", "de", train=5000)
     rows = [
         f"{english}\t{german}\tCC-BY 2.0 (France) Attribution: tatoeba.org #{number}"
         for split in ("train", "valid", "test")
@@ -76,6 +75,7 @@ def write_tatoeba(folder: Path, text: Text) -> None:
     with zipfile.ZipFile(folder / "deu-eng.zip", "w") as archive:
         archive.writestr("deu.txt", "".join(row + "\n" for row in rows))
         archive.writestr("_about.txt", "about\n")
+    return ("--data", folder)
 
 
 def captions(folder: Path) -> tuple:
@@ -88,25 +88,8 @@ def captions(folder: Path) -> tuple:
     return ("--data", folder)
 
 
-def iwslt(folder: Path) -> tuple:
-    """The published archive, of made-up text."""
-    write_iwslt14(folder, toy_text(folder / "text", "de"))
-    return ("--data", folder)
-
-
-def tatoeba(folder: Path) -> tuple:
-    """The published archive, of made-up text."""
-    write_tatoeba(folder, toy_text(folder / "text", "de", train=5000))
-    return ("--data", folder)
-
-
-CASES = {
-    "wmt14_en_de": None,
-    "wmt14_en_fr": None,
-    "own_text": own,
-    **{"multi30k": captions, "iwslt14_de_en": iwslt, "tatoeba": tatoeba},
-    "translation_as_completion": None,
-}
+CASES = dict.fromkeys(("wmt14_en_de", "wmt14_en_fr", "translation_as_completion"))
+CASES |= {"own_text": own, "multi30k": captions, "iwslt14_de_en": iwslt, "tatoeba": tatoeba}
 UNTIL = dict.fromkeys(("wmt14_en_fr", "multi30k", "iwslt14_de_en", "tatoeba"), "binarize")
 UNTIL["translation_as_completion"] = "code"
 """After these steps the recipes do what the others do; their whole runs are slow tests."""
@@ -246,15 +229,7 @@ def test_sequence_to_sequence(tmp_path):
 
 @pytest.mark.shared_data
 @pytest.mark.skipif(not REAL_DATA.is_dir(), reason="needs real corpora: set VASWANI_DATA")
-@pytest.mark.parametrize(
-    ("name", "args"),
-    [
-        ("multi30k", ("--data", REAL_DATA / "multi30k")),
-        ("tatoeba", ("--data", REAL_DATA / "tatoeba-en-de")),
-        ("lm", ("--data", REAL_DATA / "wikitext-2")),
-        ("parsing", ("--data", REAL_DATA / "craft-treebank")),
-    ],
-)
-def test_on_real_text(name, args, tmp_path):
-    run_recipe(name, tmp_path / "work", *args)
+@pytest.mark.parametrize(("name", "folder"), REAL.items())
+def test_on_real_text(name, folder, tmp_path):
+    run_recipe(name, tmp_path / "work", "--data", REAL_DATA / folder)
     result_of(tmp_path / "work")

@@ -45,17 +45,10 @@ def assert_equal(ours, theirs):
                 torch.testing.assert_close(own[name], other[name], atol=2e-5, rtol=1e-5)
 
 
-OPTIONS = [
-    {"beam": 4},
-    {"beam": 1},
-    {"beam": 10, "lenpen": 0.6},
-    {"beam": 23},
-    {"beam": 4, "lenpen": -1.0},
-    {"beam": 4, "unnormalized": True},
-    {"beam": 4, "min_len": 4},
-    {"beam": 4, "unkpen": 3.0, "temperature": 1.5},
-    {"beam": 4, "max_len_a": 0.0, "max_len_b": 3},
-]
+OPTIONS = [{"beam": 4}, {"beam": 1}, {"beam": 10, "lenpen": 0.6}, {"beam": 23}]
+OPTIONS += [{"beam": 4, "lenpen": -1.0}, {"beam": 4, "unnormalized": True}]
+OPTIONS += [{"beam": 4, "min_len": 4}, {"beam": 4, "unkpen": 3.0, "temperature": 1.5}]
+OPTIONS += [{"beam": 4, "max_len_a": 0.0, "max_len_b": 3}]
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)

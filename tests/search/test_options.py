@@ -10,6 +10,8 @@ from vaswani_plugin.inference.options import Options
 from vaswani_plugin.search.options import SearchOptions
 
 SYMBOLS = 12
+OF_TOP_K = {"beam": 3, "nbest": 3, "sampling": True, "sampling_topk": 5, "temperature": 2.0}
+OF_TOP_P = {"beam": 1, "sampling": True, "sampling_topp": 0.5}
 
 
 @pytest.fixture
@@ -60,14 +62,8 @@ def test_impossible_keywords(part, given):
     [
         (Options(nbest=2, no_repeat_ngram=3), {"beam": 7, "nbest": 2, "no_repeat_ngram_size": 3}),
         (Options(beam=3, length_penalty=0.0), {"beam": 3, "lenpen": 0.0}),
-        (
-            Options(sampling=True, nbest=3, top_k=5, temperature=2.0),
-            {"beam": 3, "nbest": 3, "sampling": True, "sampling_topk": 5, "temperature": 2.0},
-        ),
-        (
-            Options(sampling=True, top_p=0.5, seed=3),
-            {"beam": 1, "sampling": True, "sampling_topp": 0.5},
-        ),
+        (Options(sampling=True, nbest=3, top_k=5, temperature=2.0), OF_TOP_K),
+        (Options(sampling=True, top_p=0.5, seed=3), OF_TOP_P),
     ],
     ids=repr,
 )

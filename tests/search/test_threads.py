@@ -82,16 +82,11 @@ def generate(sample, threads, members=1, task=(), prefix=None, own=True, **optio
 
 
 PREFIX = torch.arange(SENTENCES * 3).view(-1, 3) % 40 + FIRST_WORD
-SHARED = {
-    "paper": {},
-    "fairseq": {"task": {"length_penalty": "fairseq"}},
-    "ensemble": {"members": 2},
-    "alignment": {"print_alignment": "hard"},
-    "diverse": {"beam": 6, "diverse_beam_groups": 3},
-    "constraints": {"no_repeat_ngram_size": 2, "min_len": 4},
-    "prefix": {"prefix": PREFIX},
-    "tracker": {"start_tracking": (Residues,)},
-}
+SHARED = {"paper": {}, "fairseq": {"task": {"length_penalty": "fairseq"}}}
+SHARED |= {"ensemble": {"members": 2}, "alignment": {"print_alignment": "hard"}}
+SHARED |= {"diverse": {"beam": 6, "diverse_beam_groups": 3}, "prefix": {"prefix": PREFIX}}
+SHARED |= {"constraints": {"no_repeat_ngram_size": 2, "min_len": 4}}
+SHARED |= {"tracker": {"start_tracking": (Residues,)}}
 ALONE = {
     "sampling": {"sampling": True},
     "decoded by its own forward": {"own": False},

@@ -84,20 +84,14 @@ def test_what_is_wrong_is_said_in_the_words_of_libretranslate(fields, status, me
 def test_an_undetected_language():
     undetected = {"confidence": 0.0, "language": "en"}
     for q, translated, detected in (("a", "A", undetected), (["a"], ["A"], [undetected])):
-        assert read(q=q, source="auto").answer([["A"]], ENGLISH_GERMAN) == {
-            "translatedText": translated,
-            "detectedLanguage": detected,
-        }
+        expected = {"translatedText": translated, "detectedLanguage": detected}
+        assert read(q=q, source="auto").answer([["A"]], ENGLISH_GERMAN) == expected
 
 
 def test_alternatives_of_several_lines():
     assert read(alternatives=None).alternatives == 0
     found = [["A", "A2", "A3"], ["B", "B2"]]
-    assert read(q="a\nb", alternatives="2").answer(found, ENGLISH_GERMAN) == {
-        "translatedText": "A\nB",
-        "alternatives": ["A2\nB2", "A3\nB2"],
-    }
-    assert read(q=["a", "😀"], alternatives=2).answer(found[:1], ENGLISH_GERMAN) == {
-        "translatedText": ["A", "😀"],
-        "alternatives": [["A2", "A3"], []],
-    }
+    expected = {"translatedText": "A\nB", "alternatives": ["A2\nB2", "A3\nB2"]}
+    assert read(q="a\nb", alternatives="2").answer(found, ENGLISH_GERMAN) == expected
+    expected = {"translatedText": ["A", "😀"], "alternatives": [["A2", "A3"], []]}
+    assert read(q=["a", "😀"], alternatives=2).answer(found[:1], ENGLISH_GERMAN) == expected

@@ -5,8 +5,7 @@
     Fork(function)                             a function in a fork, to be watched or killed
     run_python(...)                            a new Python, which takes seconds to import torch
 
-A fork has its own arguments, environment, working folder and standard streams, and leaves nothing
-behind in this process. A test starts a new Python only where the start itself is what it tests.
+A fork has arguments, environment, folder and streams of its own, and leaves nothing behind here.
 """
 
 import gc

@@ -49,15 +49,10 @@ def training_config(*flags: str) -> DictConfig:
 
 def checkpoint_of(cfg: DictConfig, task: FairseqTask, model: torch.nn.Module) -> dict[str, Any]:
     """What fairseq-train saves of a model."""
-    return {
-        "args": None,
-        "cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True),
-        "model": model.state_dict(),
-        "optimizer_history": [{"lr_scheduler_state": {}, "num_updates": 1}],
-        "task_state": task.state_dict(),
-        "extra_state": {},
-        "last_optimizer_state": None,
-    }
+    values = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
+    state = {"args": None, "cfg": values, "model": model.state_dict(), "extra_state": {}}
+    state |= {"task_state": task.state_dict(), "last_optimizer_state": None}
+    return state | {"optimizer_history": [{"lr_scheduler_state": {}, "num_updates": 1}]}
 
 
 def generation_config(*flags: str) -> DictConfig:

@@ -68,15 +68,9 @@ class FakeTranslator:
         if source == "refuse":
             raise UserError("no attention here")
         sources, targets = [*source.split(), "</s>"], [*str(target).split(), "</s>"]
-        return Attention(
-            source,
-            str(target),
-            {
-                "encoder": random_heads(sources, sources),
-                "decoder": random_heads(targets[-1:] + targets[:-1], targets[-1:] + targets[:-1]),
-                "cross": random_heads(targets, sources),
-            },
-        )
+        before = targets[-1:] + targets[:-1]
+        heads = {"encoder": random_heads(sources, sources), "decoder": random_heads(before, before)}
+        return Attention(source, str(target), heads | {"cross": random_heads(targets, sources)})
 
 
 def random_heads(queries: list[str], keys: list[str]) -> HeadWeights:

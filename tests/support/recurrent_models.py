@@ -15,16 +15,10 @@ from vaswani_plugin.model.families import ELSEWHERE
 SIZES = {"d_model": 12, "layers": 2, "share_embeddings": "all"}
 SIZES |= dict.fromkeys(("max_source_positions", "max_target_positions"), 64)
 SEQ2SEQ, ATTENTION = "vaswani_seq2seq_lstm", "vaswani_attention_lstm"
-KINDS = {
-    "seq2seq": (SEQ2SEQ, {}),
-    "forwards": (SEQ2SEQ, {"no_reverse_source": True}),
-    "attention": (ATTENTION, {}),
-    "input feeding": (ATTENTION, {"input_feeding": True}),
-    "scaled-dot": (ATTENTION, {"attention": "scaled-dot"}),
-    "additive": (ATTENTION, {"attention": "additive"}),
-    "mean": (ATTENTION, {"attention": "mean"}),
-    "both ways": (ATTENTION, {"attention": "none"}),
-}
+KINDS = {"seq2seq": (SEQ2SEQ, {}), "forwards": (SEQ2SEQ, {"no_reverse_source": True})}
+KINDS |= {"attention": (ATTENTION, {}), "input feeding": (ATTENTION, {"input_feeding": True})}
+KINDS |= {kind: (ATTENTION, {"attention": kind}) for kind in ("scaled-dot", "additive", "mean")}
+KINDS |= {"both ways": (ATTENTION, {"attention": "none"})}
 KINDS = KINDS if ELSEWHERE else {}  # without the folder ancestors/ there are none
 
 

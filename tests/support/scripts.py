@@ -19,14 +19,10 @@ class Runs:
 
 
 def run_script(
-    path: str,
-    *args: object,
-    stdin: bytes | None = None,
-    cwd: Path | None = None,
-    timeout: float = 300,
+    path: str, *args: object, stdin: bytes = b"", cwd: Path | None = None, timeout: float = 300
 ) -> subprocess.CompletedProcess:
     """Runs a Python script, named from the repository's root, in a fork."""
-    return in_fork(REPO / path, *args, stdin=stdin or b"", cwd=cwd, timeout=timeout)
+    return in_fork(REPO / path, *args, stdin=stdin, cwd=cwd, timeout=timeout)
 
 
 def quick_environment() -> dict[str, str]:
@@ -39,14 +35,9 @@ def run_bash(
     *args: object, timeout: float = 600, cwd: Path | None = None, **environment: str
 ) -> subprocess.CompletedProcess:
     """Runs bash with arguments; `environment` is added to `quick_environment`."""
-    return subprocess.run(
-        ["bash", *map(str, args)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        timeout=timeout,
-        env=quick_environment() | environment,
-    )
+    options = {"capture_output": True, "text": True, "cwd": cwd, "timeout": timeout}
+    environment = quick_environment() | environment
+    return subprocess.run(["bash", *map(str, args)], env=environment, **options)
 
 
 def assert_one_line_error(done: subprocess.CompletedProcess, *parts: str) -> None:

@@ -31,15 +31,9 @@ def test_clean_applies_each_rule_and_counts_it(tmp_path):
     out = tmp_path / "out.en", tmp_path / "out.de.gz"
     limits = ("--max-length", 3, "--max-ratio", 1.5, "--drop-duplicates")
     done = run_script("data-prep/check_corpus.py", *pair, "--clean", *out, *limits)
-    assert done.stdout.splitlines() == [
-        "read: 6",
-        "kept: 1",
-        "removed, empty side: 1",
-        "removed, longer than 3 words: 1",
-        "removed, length ratio over 1.5: 1",
-        "removed, control character: 1",
-        "removed, duplicate: 1",
-    ]
+    reasons = "empty side|longer than 3 words|length ratio over 1.5|control character|duplicate"
+    expected = ["read: 6", "kept: 1", *(f"removed, {reason}: 1" for reason in reasons.split("|"))]
+    assert done.stdout.splitlines() == expected
     assert out[0].read_text() == "keep me\n"
     assert gzip.decompress(out[1].read_bytes()) == b"keep me\n"
 

@@ -24,26 +24,14 @@ from vaswani_plugin.text.settings import (
 )
 from vaswani_plugin.version import __version__
 
-REQUIRED = {
-    "source_language": "en",
-    "target_language": "de",
-    "lowercase": False,
-    "normalize_punctuation": False,
-    "tokenizer": "moses",
-    "subwords": "none",
-}
-ODD = [
-    "",
-    " \t ",
-    "\u201eGr\u00fc\u00df Gott\u201c \u2013 5,300.50 \u20ac at 10:30 a.m.",
-    "a\u2028b\u0085c\x0bd e",
-    "NUL \x00 and \x1b bell \x07",
-    "\U0001f600\U0001f468\u200d\U0001f469\u200d\U0001f467 emoji",
-    "@-@ @@ a@@ b &amp; &lt;tag&gt; [x] | y",
-    "\u4e2d\u6587 \u0939\u093f\u0928\u094d\u0926\u0940 \u05d0\u05d1",
-    "x" * 300,
-    "\ufeffmark",
-]
+REQUIRED = {"source_language": "en", "target_language": "de", "lowercase": False}
+REQUIRED |= {"normalize_punctuation": False, "tokenizer": "moses", "subwords": "none"}
+DASHES = {"normalize_punctuation": True, "aggressive_dash_splits": True, "escape": False}
+ODD = ["", " \t ", "a\u2028b\u0085c\x0bd e", "NUL \x00 and \x1b bell \x07", "x" * 300, "\ufeffmark"]
+ODD += ["\u201eGr\u00fc\u00df Gott\u201c \u2013 5,300.50 \u20ac at 10:30 a.m."]
+ODD += ["\U0001f600\U0001f468\u200d\U0001f469\u200d\U0001f467 emoji"]
+ODD += ["@-@ @@ a@@ b &amp; &lt;tag&gt; [x] | y"]
+ODD += ["\u4e2d\u6587 \u0939\u093f\u0928\u094d\u0926\u0940 \u05d0\u05d1"]
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +53,7 @@ def through(script: str, lines: list[str], *flags: object) -> list[str]:
     ("changes", "flags"),
     [
         ({"lowercase": True}, ["--lowercase", "--no-normalize"]),
-        (
-            {"normalize_punctuation": True, "aggressive_dash_splits": True, "escape": False},
-            ["--aggressive", "--no-escape"],
-        ),
+        (DASHES, ["--aggressive", "--no-escape"]),
     ],
 )
 def test_encode_is_what_the_recipes_scripts_do(data, changes, flags):

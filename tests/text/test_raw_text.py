@@ -11,23 +11,14 @@ from vaswani_plugin.text.raw_text import join_sentences, remove_invisible, split
 
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 SCOTLAND = "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f"
+REMOVED = "\ufeffThe doctor sleeps.|a\u200bb\u2060c\ufeffd|don\u00adkey|a\0b\x07c\x9dd"
+REMOVED += "|\u202aabc\u202c \u200edef|doc\u200dtor \u200ccat|\u4f60\u200d\u597d\u200b|\u200d\u0915"
+REMOVED += "|x\U000e0067\U000e007fy|a\ufdd0b\uffff"
+LEFT = "The doctor sleeps.|abcd|donkey|abcd|abc def|doctor cat|\u4f60\u597d|\u0915|xy|ab"
+CASES = list(zip(REMOVED.split("|"), LEFT.split("|"), strict=True))
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("\ufeffThe doctor sleeps.", "The doctor sleeps."),
-        ("a\u200bb\u2060c\ufeffd", "abcd"),
-        ("don\u00adkey", "donkey"),
-        ("a\0b\x07c\x9dd", "abcd"),
-        ("\u202aabc\u202c \u200edef", "abc def"),
-        ("doc\u200dtor \u200ccat", "doctor cat"),
-        ("\u4f60\u200d\u597d\u200b", "\u4f60\u597d"),
-        ("\u200d\u0915", "\u0915"),
-        ("x\U000e0067\U000e007fy", "xy"),
-        ("a\ufdd0b\uffff", "ab"),
-    ],
-)
+@pytest.mark.parametrize(("line", "expected"), CASES)
 def test_removed(line, expected):
     assert remove_invisible(line) == expected
 
@@ -66,6 +57,7 @@ def test_visible_text_stays_and_twice_is_once(line):
     assert not re.search("[\0-\x08\ufeff]", found)
 
 
+SMITH = ["The cat slept. ", "Dr. Smith came at 3.15 p.m."]
 BACH = ["J. S. Bach wrote it in 1723. "]
 IN_LANGUAGES = {
     "de-AT": ["Der 1. FC verlor 3:1. ", "Wilhelm II. Kaiser war 1888. ", "Der 2. Band."],
@@ -84,10 +76,7 @@ def test_sentences_are_cut_by_their_language():
 
 def test_sentences_are_cut_and_are_the_text_together():
     for text, wanted in (
-        (
-            "The cat slept. Dr. Smith came at 3.15 p.m.",
-            ["The cat slept. ", "Dr. Smith came at 3.15 p.m."],
-        ),
+        ("The cat slept. Dr. Smith came at 3.15 p.m.", SMITH),
         ("One. --- !!! Two.  ", ["One. --- !!! ", "Two.  "]),
         ("1. First item. 2. Second.", ["1. First item. ", "2. Second."]),
         ("J. S. Bach wrote it in 1723. He is 37. Yes.", [*BACH, "He is 37. ", "Yes."]),

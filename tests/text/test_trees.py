@@ -14,13 +14,7 @@ from nltk.tree import Tree as NltkTree
 from tests.support.random_trees import random_tree
 from tests.support.scripts import assert_one_line_error, run_script
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.linearization import (
-    MAX_OPENINGS,
-    escape_space,
-    linearize,
-    restore,
-    unescape_space,
-)
+from vaswani_plugin.text import linearization
 from vaswani_plugin.text.trees import (
     CLOSE,
     BadTree,
@@ -197,16 +191,16 @@ def without_tags(tree: Tree) -> Tree:
 
 def check_there_and_back(tree: Tree) -> None:
     for keep_tags, label_closings in ((False, False), (False, True), (True, True)):
-        words, symbols = linearize(tree, keep_tags, label_closings)
+        words, symbols = linearization.linearize(tree, keep_tags, label_closings)
         # As lines of a file, and as any tokenizer splits them.
         words, symbols = " ".join(words).split(), " ".join(symbols).split()
         expected = tree if keep_tags else without_tags(tree)
-        assert restore(symbols, words) == expected
-        assert restore(symbols, words, [leaf.tag for leaf in leaves(tree)]) == tree
+        assert linearization.restore(symbols, words) == expected
+        assert linearization.restore(symbols, words, [leaf.tag for leaf in leaves(tree)]) == tree
 
 
 def test_random_trees_come_back():
-    tagged = linearize(parse_tree("(TOP (NP (DT the) (NN dog)))"), True, True)[1]
+    tagged = linearization.linearize(parse_tree("(TOP (NP (DT the) (NN dog)))"), True, True)[1]
     assert tagged == "(TOP (NP DT NN )NP )TOP".split()
     rng = random.Random(4)
     for _ in range(2000):
@@ -214,10 +208,10 @@ def test_random_trees_come_back():
 
 
 def test_white_space_in_words():
-    assert escape_space("Xpd TTD") == "Xpd\u242320;TTD"
-    assert unescape_space("a\u242320;b\u2423a0;c\u24232423;") == "a b\u00a0c\u2423"
+    assert linearization.escape_space("Xpd TTD") == "Xpd\u242320;TTD"
+    assert linearization.unescape_space("a\u242320;b\u2423a0;c\u24232423;") == "a b\u00a0c\u2423"
     for number in ("110000", "d800", "41", "ffffffffff"):  # only what was escaped
-        assert unescape_space(f"a\u2423{number};b") == f"a\u2423{number};b"
+        assert linearization.unescape_space(f"a\u2423{number};b") == f"a\u2423{number};b"
 
 
 def is_well_formed(kinds: str, words: int) -> bool:
@@ -237,14 +231,14 @@ def test_all_short_sequences_are_judged_by_the_grammar():
                 expected = is_well_formed(kinds, words)
                 good += expected
                 try:
-                    restore([names[kind] for kind in kinds], ["w"] * words)
+                    linearization.restore([names[kind] for kind in kinds], ["w"] * words)
                 except BadTree:
                     assert not expected, kinds
                 else:
                     assert expected, kinds
     assert good > 10
     with pytest.raises(BadTree, match=r"symbol 3, \)NP: closes \(S"):
-        restore("(S XX )NP".split(), ["w"])
+        linearization.restore("(S XX )NP".split(), ["w"])
 
 
 @pytest.mark.shared_data
@@ -257,7 +251,7 @@ def test_real_treebanks_come_back_and_are_cleaned_as_by_another_hand(name):
     for tree in trees:
         check_there_and_back(tree)
         opened = "".join("o" if isinstance(symbol, Open) else " " for symbol in tree)
-        assert max(map(len, opened.split())) <= MAX_OPENINGS
+        assert max(map(len, opened.split())) <= linearization.MAX_OPENINGS
         assert parse_tree(to_line(tree)) == tree
     cleaned = path.with_name(path.name.split(".")[0] + ".clean.gz")
     if cleaned.is_file():

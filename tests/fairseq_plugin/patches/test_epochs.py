@@ -46,11 +46,6 @@ def train(workers, frequency: int, updates: int | None = None) -> list[int]:
     return [batch[0] for update in taken for own in update for batch in own if batch]
 
 
-def resume(workers, state: dict) -> None:
-    for worker in workers:
-        worker.load_state_dict(state)
-
-
 WHOLE = set(range(23))
 
 
@@ -66,7 +61,8 @@ def test_nothing_is_skipped(before, after, updates, caplog):
     assert len(seen) == before[0] * before[1] * updates
     second = workers_of(after[0], 23)
     with caplog.at_level(logging.INFO, logger=epochs.__name__):
-        resume(second, first[0].state_dict())
+        for worker in second:
+            worker.load_state_dict(first[0].state_dict())
     rest = Counter(train(second, after[1]))
     assert set(seen | rest) == WHOLE
     # what can be no multiple of the new workers comes twice, and no more than that
