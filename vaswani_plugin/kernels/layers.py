@@ -100,7 +100,6 @@ class FusedAddNorm(Replacement, AddNorm):
     """Computes the same as a plain `AddNorm`, and shares its LayerNorm."""
 
     def before(self, x: Tensor) -> Tensor:
-        """See `AddNorm`."""
         return self.plain.before(x)
 
     def forward(self, x: Tensor, sublayer_output: Tensor) -> Tensor:
@@ -116,7 +115,6 @@ class SameDropout(TorchFunctionMode):
     """In its block PyTorch's dropout draws its masks as `FusedAddNorm` does."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """See `TorchFunctionMode`."""
         return (self.dropout if func is F.dropout else func)(*args, **(kwargs or {}))
 
     @staticmethod

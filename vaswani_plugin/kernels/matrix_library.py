@@ -1,7 +1,6 @@
 """The library that multiplies float32 matrices: PyTorch's own choice (MKL in its builds) or oneDNN.
 
-PyTorch includes both. Which is faster depends on the processor's vendor as much as on its
-instructions; measurements of both are in docs/evidence, and this file has the results.
+PyTorch includes both; which is faster depends on the processor (measurements: docs/evidence).
 
 Axes: R rows, D inputs, V outputs.
 """
@@ -17,10 +16,9 @@ from vaswani_plugin.processor import runs_on_host, vendor
 
 VARIABLE = "VASWANI_MATRIX_LIBRARY"
 FASTER_WITH_ONEDNN = {("AuthenticAMD", "AVX512")}
-"""Processors, by vendor and instructions, on which oneDNN was measured to be faster: 1.1
-and 2.1 times as fast on two machines, AMD with AVX-512. MKL is 5 to 20 % faster with AVX2 alone,
-and 6 % on Intel with AVX-512. A table, because measuring at the start misleads on a busy machine:
-of 24 measurements of 0.2 s on one Intel processor, 7 chose oneDNN (ratios from 0.3 to 3.4)."""
+"""Processors, by vendor and instructions, on which oneDNN was measured to be faster: 1.1 and 2.1
+times on two machines. MKL is 5 to 20 % faster with AVX2 alone, 6 % on Intel with AVX-512. A table,
+because measuring at the start misleads: of 24 times 0.2 s on one busy Intel, 7 chose oneDNN."""
 LEAST_ROWS = 24
 """With fewer rows, a call of oneDNN costs more than it gains."""
 
@@ -42,10 +40,7 @@ def chosen_library() -> str:
 
 
 def has_onednn() -> bool:
-    """Return whether this PyTorch offers oneDNN's product of a matrix and a weight.
-
-    There is no public name for it; PyTorch's own compiler calls the same functions.
-    """
+    """Return whether this PyTorch has oneDNN's product, which its own compiler calls, too."""
     names = "_linear_pointwise", "_reorder_linear_weight"
     available = torch.backends.mkldnn.is_available()
     return available and all(hasattr(torch.ops.mkldnn, name) for name in names)
@@ -69,10 +64,7 @@ def takes_onednn(a: Tensor) -> bool:
 
 
 def product(a: Tensor, b: Tensor, bias: Tensor | None = None, out: Tensor | None = None) -> Tensor:
-    """Compute a b^T + bias without gradients: (R, D) and (V, D), of any strides -> (R, V).
-
-    `out` receives the result; None: the result is a new tensor.
-    """
+    """Compute a b^T + bias without gradients, (R, D) and (V, D) -> (R, V), into `out` if given."""
     if takes_onednn(a):
         y = onednn_product(a, b, bias)
         return y if out is None else out.copy_(y)

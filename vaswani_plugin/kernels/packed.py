@@ -85,11 +85,9 @@ class PackedBeams:
         return weights[0].mean(dim=1) if weights else None
 
     def logits(self, sentences: slice) -> Tensor:
-        """See `Beams`."""
         return self.project(self.features[sentences])
 
     def keep(self, sentences: Tensor) -> None:
-        """See `Beams`."""
         if self.given:
             self.given["memory"] = self.given["memory"].select(sentences)
         self.features = self.features[sentences]

@@ -51,7 +51,6 @@ class ReadMemory(KeysAndValues):
     read: Any = None
 
     def select(self, rows: Tensor) -> None:
-        """See `KeysAndValues`."""
         super().select(rows)
         if self.read is not None:
             self.read.keep(rows)
@@ -130,7 +129,6 @@ class SlotCache(WholeSequence):
         return amounts
 
     def entries(self, layer: int) -> tuple[SharedKeysAndValues, ReadMemory]:
-        """See `WholeSequence`."""
         while len(self.layers) <= layer:
             self.layers.append((SharedKeysAndValues(self), ReadMemory()))
         return self.layers[layer]

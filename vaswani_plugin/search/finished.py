@@ -62,8 +62,7 @@ class PaperRules:
         if kept.size(1) == 1:
             return kept[:, 0] > -math.inf
         worst = kept[:, min(self.wanted or kept.size(1), kept.size(1)) - 1]
-        # log P never grows as tokens are added. The longest output has the most favourable penalty
-        # with alpha > 0, the shortest with alpha < 0.
+        # log P only falls: with alpha > 0 the longest output's penalty is best, else the shortest.
         favourable = limits + 1 if self.alpha > 0 else step + 2
         return (worst > -math.inf) & (worst >= best_open / length_penalty(favourable, self.alpha))
 
@@ -78,11 +77,9 @@ class FairseqRules(PaperRules):
     by_sentence = False
 
     def may_end(self, beam: int) -> int:
-        """See `PaperRules`."""
         return beam
 
     def score(self, log_probabilities: Tensor, length: int) -> Tensor:
-        """See `PaperRules`."""
         return log_probabilities / length**self.alpha
 
     def rank(self, scores: Tensor, step: int) -> Tensor:
@@ -92,7 +89,6 @@ class FairseqRules(PaperRules):
         return scores.new_zeros(scores.shape).sub_(arrival)
 
     def done(self, kept: Tensor, best_open: Tensor, step: int, limits: Tensor) -> Tensor:
-        """See `PaperRules`."""
         return kept[:, -1] > -math.inf
 
 

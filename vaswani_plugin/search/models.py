@@ -120,7 +120,6 @@ class RowBeams(ABC):
     project: Callable[[Tensor], Tensor]  # (..., D) -> logits (..., V)
 
     def logits(self, sentences: slice) -> Tensor:
-        """See `Beams`."""
         return self.project(self.features.unflatten(0, (-1, self.beams))[sentences])
 
     def follow(self, tokens: Tensor, parents: Tensor | None) -> None:
@@ -130,7 +129,6 @@ class RowBeams(ABC):
         self.beams = tokens.size(1)
 
     def keep(self, sentences: Tensor) -> None:
-        """See `Beams`."""
         self.select_rows(all_rows(sentences, self.beams))
 
     @abstractmethod
@@ -160,7 +158,6 @@ class CachedBeams(RowBeams):
         return output.cross_weights[0].mean(dim=1)[:, -1].unflatten(0, (-1, self.beams))
 
     def select_rows(self, rows: Tensor) -> None:
-        """See `RowBeams`."""
         self.memory, self.history = self.memory.select(rows), self.history.index_select(0, rows)
         self.cache.select(rows)
 
@@ -174,7 +171,6 @@ class TransformerModel(EncoderDecoderModel):
         self._packing = packing()
 
     def prepare(self) -> tuple[Start, bool]:
-        """See `Model`."""
         packed = self._packing and self._packing.of(self.decoder, final=True)
 
         def start(sources: Sources, beam: int, with_attention: bool) -> Beams:
@@ -241,7 +237,6 @@ class RereadBeams(RowBeams):
         self.text, self.lengths = prompts, lengths  # (R, P + T), (R,)
 
     def step(self, tokens: Tensor, parents: Tensor | None) -> None:
-        """See `Beams`."""
         self.follow(tokens, parents)
         if parents is not None:
             # Texts at the limit are done, but may still be in the batch.
@@ -254,7 +249,6 @@ class RereadBeams(RowBeams):
         self.features = self.model.features(self.text)[rows, self.lengths - 1]
 
     def select_rows(self, rows: Tensor) -> None:
-        """See `RowBeams`."""
         self.text, self.lengths = self.text[rows], self.lengths[rows]
 
 
@@ -281,13 +275,11 @@ class Ensemble:
         self.with_attention, self.in_place = with_attention, has_search_shortcuts()
 
     def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
-        """See `Beams`."""
         steps = (member.step(tokens, parents) for member in self.members)
         found = [attention for attention in steps if attention is not None]
         return sum(found[1:], found[0]) / len(found) if found and self.with_attention else None
 
     def keep(self, sentences: Tensor) -> None:
-        """See `Beams`."""
         for member in self.members:
             member.keep(sentences)
 

@@ -52,8 +52,7 @@ class SymbolTables:
                 "code_trees.py, or --unconstrained"
             )
         self.kind = torch.tensor(kinds, device="cpu")  # (V,)
-        # (V,), class of an opening symbol; 0 for other symbols
-        self.closed_by = torch.tensor(class_of, device="cpu")
+        self.closed_by = torch.tensor(class_of, device="cpu")  # (V,), 0: is no opening symbol
         # Rows by what may come next: a class to close (0: none), the end, placeholders, openings.
         shape = len(classes) + 1, 2, 2, 2, len(symbols)
         banned = torch.ones(shape, dtype=torch.bool, device="cpu")
@@ -89,7 +88,6 @@ class WellFormedTrees:
         self.nodes = 1  # in use
 
     def advance(self, tokens: Tensor, parents: Tensor | None) -> None:
-        """See `Tracker`."""
         if parents is None:
             return
         state = self.state.gather(1, parents[:, :, None].expand(-1, -1, 4))
@@ -114,7 +112,6 @@ class WellFormedTrees:
         self.state = torch.stack((depth, left, run, top), dim=-1)
 
     def __call__(self, log_probabilities: Tensor, step: Step) -> None:
-        """See `Constraint`."""
         depth, left, run, top = self.state[step.part].unbind(-1)  # (b, W)
         room = self.limits[step.part, None] - step.number
         some_left, is_inside = left > 0, depth > 0
@@ -129,7 +126,6 @@ class WellFormedTrees:
         log_probabilities.masked_fill_(self.tables.banned[row], -torch.inf)
 
     def keep(self, sentences: Tensor) -> None:
-        """See `Tracker`."""
         for name in ("state", "limits", "node_class", "node_below"):
             setattr(self, name, getattr(self, name)[sentences])
 
