@@ -106,8 +106,8 @@ def export(args: argparse.Namespace, engines: list[str]) -> None:
     if not args.bundle:
         pair = next(args.data_bin.glob("*-*.*.idx")).name.split(".")[1]
         make = [sys.executable, ROOT / "data-prep" / "bundle.py", "--model", args.model, "--pair"]
-        make += [pair, "--data-bin", args.data_bin, "--output", args.work / "plain", "beam=4"]
-        make += ["--tokenized", "tokenizer=none", "subwords=none", "lowercase=false"]
+        make += [pair, "--data-bin", args.data_bin, "--output", args.work / "plain", "--tokenized"]
+        make += ["beam=4", "tokenizer=none", "subwords=none", "lowercase=false"]
         measure(make)
     bundle = args.bundle or args.work / "plain"
     measure([*command, bundle, "--to", "ctranslate2", "--output", args.work / "ctranslate2"])
