@@ -253,7 +253,7 @@ train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its l
   command=(fairseq-train "$work/data-bin" --user-dir "$plugin" --save-dir "$work/checkpoints"
     --no-progress-bar --log-format json --log-interval 10 ${cpu:+--cpu} "$@" ${more[@]+"${more[@]}"})
   if ((gpus == 0)) && [[ -z $float32 && " ${command[*]} " =~ \ vaswani_(base|big)\  && ! " ${command[*]} " =~ \ --(amp|bf16|fp16)\  ]] &&
-    awk '/AuthenticAMD/ { amd = 1 } / amx_bf16/ || amd && / avx512_bf16/ { fast = 1 } END { exit !fast }' /proc/cpuinfo 2>/dev/null; then
+    grep -qs ' amx_bf16' /proc/cpuinfo; then
     command+=(--amp) && say "products in bfloat16 (--amp), which is faster here; --float32 trains without" 2>&3
   fi
   if ((gpus == 0)) && [[ " ${command[*]} " =~ \ --distributed-world-size[=\ ]([1-9][0-9]*) ]]; then # they share the cores

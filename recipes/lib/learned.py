@@ -23,9 +23,9 @@ LEAST_RATIO = 1.4
 are taken from the source, 1.7 where a model begins to translate, above 2 where it does."""
 
 MORE_TEXT = (
-    "it is learned by heart, so more pairs would help most, or a model of more text to start "
+    "it is learned by heart, so more pairs would help most, or a model of more text to start from "
+    "(recipes/own_text.sh --init-from)"
 )
-MORE_TEXT += "from (recipes/own_text.sh --init-from)"
 LARGER = "a larger model may learn more (-- --d-model 256 --d-ff 1024)"
 SUCH_TEXT = "such text in training would help"
 
@@ -90,13 +90,15 @@ def advice(work: Path, training: TrainingRun) -> list[str]:
     """What would help next, in sentences: by the curves, the test set's pieces and its lengths."""
     lines, points = [], [point for point in training.valid if "loss" in point]
     scores = [point.get("bleu", -point["loss"]) for point in points]
-    if scores and (improving := scores[-1] == max(scores)):
+    improving = bool(scores) and scores[-1] == max(scores)
+    if improving:
         more = f"the same command with --continue {2 * training.updates} goes on"
         lines.append(f"Validation was still getting better: {more} (without --minutes).")
-    if points and (losses := [point["loss"] for point in training.train[-10:]]):
+    if points and training.train:
         least = min(point["loss"] for point in points)
-        said = f"The loss is {fmean(losses):.2f} bits on the training text and at best {least:.2f}"
-        if fmean(losses) < least:
+        recent = fmean(point["loss"] for point in training.train[-10:])
+        said = f"The loss is {recent:.2f} bits on the training text and at best {least:.2f}"
+        if recent < least:
             lines.append(f"{said} on other text: {MORE_TEXT}.")
         elif not improving:
             lines.append(f"{said} on other text: {LARGER}.")

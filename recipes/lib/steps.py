@@ -65,8 +65,9 @@ def progress(log: str) -> None:
             total, hours = int(setting[1]), float(setting[2])
             bar.total = total
         if hours and "Loaded checkpoint" in line:
-            points = chain(*read_curves(read_lines(path), log).values())
-            before = max((point.get("seconds", 0) for point in points), default=0)
+            with suppress(UserError):  # a fine-tuning has no curves yet
+                points = chain(*read_curves(read_lines(path, True), log).values())
+                before = max(point.get("seconds", 0) for point in points)
         if not (found := RECORD.search(line.rstrip())):
             continue
         record, now = json.loads(found[2]), time.monotonic()
@@ -89,8 +90,8 @@ def progress(log: str) -> None:
             tqdm.write("\n".join(lines), file=sys.stderr)
             samples = []
             if now > free:
-                draw_curves(path, picture)
-                undrawn, free = False, time.monotonic() + 50 * (time.monotonic() - now)
+                is_drawn, undrawn = draw_curves(path, picture), False
+                free = time.monotonic() + 50 * (time.monotonic() - now) if is_drawn else math.inf
         elif float(record["ups"]) > 0:  # of its first update fairseq knows none
             done, wall = int(record["num_updates"]), float(record.get("wall", 0))
             first = first or (done, wall)
@@ -112,13 +113,17 @@ def progress(log: str) -> None:
         draw_curves(path, picture)
 
 
-def draw_curves(log: Path, picture: Path) -> None:
-    """Loss, BLEU and chrF so far; without them a training goes on."""
+def draw_curves(log: Path, picture: Path) -> bool:
+    """Draw loss, BLEU and chrF so far; where that fails, say so: a training goes on."""
     from vaswani_plugin.figures.curves import draw, read_run  # for a second
 
-    with suppress(OSError):
+    try:
         run = read_run(log, None, ["loss", "bleu", "chrf"])
         draw([run], list(dict.fromkeys(key.split()[-1] for key in run["series"])), picture)
+    except (OSError, UserError) as error:
+        print(f"{picture}: not drawn: {error}", file=sys.stderr)
+        return False
+    return True
 
 
 def described(path: Path, work: Path) -> dict[str, Any]:

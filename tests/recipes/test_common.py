@@ -263,8 +263,9 @@ def test_base_on_a_cpu_trains_in_bfloat16_where_it_is_fast(
     recipe, program, tmp_path, arch, has, flags, used
 ):
     folder = program("fairseq-train", 'echo "$@"')
-    Path(folder, "awk").write_text(f"#!/bin/sh\nexit {int(not has)}\n")
-    Path(folder, "awk").chmod(0o755)
+    asked = f'case "$*" in *amx_bf16*) exit {int(not has)};; esac; exec {shutil.which("grep")} "$@"'
+    Path(folder, "grep").write_text(f"#!/bin/sh\n{asked}\n")
+    Path(folder, "grep").chmod(0o755)
     steps = f'PATH="$bin:$PATH"\nstep train train --arch vaswani_{arch} --max-tokens 9\n'
     done = recipe(steps, "--work", tmp_path / "w", "--cpu", *flags, bin=folder)
     assert done.returncode == 0, done.stderr
@@ -457,3 +458,20 @@ def test_a_training_is_shown(columns, tmp_path):
     assert [line for line in expected if line not in lines] == []
     later = "102/1,200 updates, at most 9 min left, 9 tokens/s, loss 9, validation 5"
     assert not columns or any(len(line) > 30 and later.startswith(line) for line in lines)
+
+
+@pytest.mark.parametrize("has_curves", [False, True])
+def test_a_training_goes_on_where_nothing_can_be_drawn(tmp_path, has_curves):
+    """A fine-tuning's log without curves, and matplotlib missing: the display must not end it."""
+    (tmp_path / "matplotlib.py").write_text("raise ModuleNotFoundError")
+    (tmp_path / "logs").mkdir()
+    log = tmp_path / "logs" / "train.log"
+    lines = "'max_update': 9, 'stop_time_hours': 1.\nLoaded checkpoint x (epoch 1 @ 0 updates)\n"
+    valid = '| valid | {"valid_loss": "5", "valid_ppl": "32", "valid_num_updates": "3"}\n'
+    log.write_text(lines + valid * has_curves)
+    lines += valid
+    command = sys.executable, REPO / "recipes" / "lib" / "steps.py", "progress", log
+    env = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, input=lines, env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, lines)
+    assert done.stderr.count("not drawn") == 1 and "update 3: validation loss 5" in done.stderr

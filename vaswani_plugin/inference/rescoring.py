@@ -194,9 +194,9 @@ def search_weights(dev: Lists, names: Sequence[str]) -> dict[str, float]:
     """The weights with the best BLEU on a grid, twice: over everything, then around the best point.
 
     The list's score and log P share 1, in units of their standard deviations over all hypotheses;
-    the number of words gets from -1 to 1. Of equal points, that with the smallest weight of the
-    number of words counts. `names` are the list's score, a system if any, and the number of words,
-    in this order. The absolute values of the result sum to 1.
+    the number of words gets from -1 to 1, around the best point up to 1.1. Of equal points, that
+    with the smallest weight of the number of words counts. `names` are the list's score, a system
+    if any, and the number of words, in this order. The absolute values of the result sum to 1.
     """
     spread = {name: dev.features[name].std() or 1.0 for name in names}
     share, length, width, best, weights = 0.5, 0.0, 1.0, -1.0, {}
