@@ -7,7 +7,7 @@ from torch import nn
 
 from vaswani_plugin import kernels
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.kernels import NAMES, accelerate, matrix_library
+from vaswani_plugin.kernels import NAMES, accelerate, matrix_library, proof
 from vaswani_plugin.kernels.attention import FEW_KEYS, fused_attention
 from vaswani_plugin.kernels.fused_loss import fused_projected_loss
 from vaswani_plugin.kernels.layers import FusedAddNorm, OneDNNLinear
@@ -50,6 +50,13 @@ def train_once(model: Transformer) -> dict[str, torch.Tensor]:
     model.zero_grad()
     sums.loss.backward()
     return {"loss": sums.loss.detach()} | {n: p.grad for n, p in model.named_parameters()}
+
+
+def test_the_default_device_fails_no_proof(monkeypatch):
+    monkeypatch.setattr(proof, "_proven", {})
+    with torch.device("meta"):
+        model = accelerate(make_model())
+    assert {OneDNNLinear, FusedAddNorm} <= kinds(model) and all(proof._proven.values())
 
 
 def test_values_and_gradients_stay():
