@@ -16,7 +16,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vaswani_plugin.ancestors.build_ancestors import build_recurrent
 from vaswani_plugin.ancestors.families import (
     ATTENTION_LSTM,
     LSTM_LANGUAGE_MODEL,
@@ -130,7 +129,7 @@ class LSTMTranslationModel(TranslationModel):
         """Build the model of a configuration; missing fields get their defaults."""
         cfg = configuration_of(cfg, cls.family.configuration)
         dictionaries = task.source_dictionary, task.target_dictionary
-        built = build_recurrent(cfg, *dictionaries, LSTMEncoder, LSTMDecoder)
+        built = cls.family.build(cfg, *dictionaries, encoder=LSTMEncoder, decoder=LSTMDecoder)
         model = cls.joined(built.encoder, built.decoder, cfg, task)
         initialize_uniformly(model)
         return accelerated(model)

@@ -113,7 +113,7 @@ ATTENTION_LSTM_ROWS = (
 )
 
 _HERE = "vaswani_plugin.ancestors."
-_TABLES, _BUILD = _HERE + "families:", _HERE + "build_ancestors:"
+_TABLES, _BUILD = _HERE + "families:", _HERE + "build:"
 _ADAPTERS, _FAIRSEQ = _HERE + "search_adapters:", _HERE + "fairseq_adapters"
 
 ONE_LAYER = Family(

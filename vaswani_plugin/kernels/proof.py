@@ -73,7 +73,7 @@ def twin(module: nn.Module, rows: dict[int, int] | None = None, on_cpu: bool = T
 def is_proven(
     name: str | None, key: Hashable, file: str, leaves: Callable[[], Iterable[Any]], trial: Trial
 ) -> bool:
-    """Return whether a leaf and its kernel give the same results, on the CPU; once for each key.
+    """Return whether a leaf and its kernel give the same results; asked once for each key.
 
     The log has the leaf's `name`, unless it is None, and the `file` of its kernel. `leaves` makes
     both with the same weights; `trial` runs either, both times with the same random numbers.
