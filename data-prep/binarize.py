@@ -17,10 +17,10 @@ from pathlib import Path
 from checkout import SPLITS, Flags, run
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.files.outputs import new_data_folder
 from vaswani_plugin.text.binary import binarize, build_dictionary, write_dictionary
 from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS, read_dictionary
 from vaswani_plugin.text.languages import two_languages
-from vaswani_plugin.text.outputs import new_data_folder
 
 
 def main(flags: Flags) -> None:

@@ -21,9 +21,9 @@ from functools import partial
 from checkout import Flags, report, run
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.files.parallel import process_file
 from vaswani_plugin.text.bpe import make_encoder
 from vaswani_plugin.text.bpe_learning import learn
-from vaswani_plugin.text.parallel import process_file
 
 
 def main(flags: Flags) -> None:

@@ -38,13 +38,13 @@ import numpy as np
 from checkout import Flags, run
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.files.lines import open_binary
+from vaswani_plugin.files.outputs import write_bytes_atomically, write_lines
 from vaswani_plugin.inference.checkpoints import load_checkpoint, naming, refuse_other_dictionaries
 from vaswani_plugin.text.binary import read_numbers
 from vaswani_plugin.text.bpe import join_bpe
 from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, Dictionary, dictionary_names
 from vaswani_plugin.text.languages import languages_of, two_languages
-from vaswani_plugin.text.lines import open_binary
-from vaswani_plugin.text.outputs import write_bytes_atomically, write_lines
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.raw_text import punctuation_stands
 from vaswani_plugin.text.settings import (

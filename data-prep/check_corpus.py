@@ -10,8 +10,8 @@ for the first rule that it breaks. Files of different lengths and invalid UTF-8 
 
 from checkout import Flags, report, run
 
+from vaswani_plugin.files.outputs import check_outputs
 from vaswani_plugin.text.cleaning import clean
-from vaswani_plugin.text.outputs import check_outputs
 
 
 def main(flags: Flags) -> None:

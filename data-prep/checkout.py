@@ -16,7 +16,7 @@ if find_spec("vaswani_plugin") is None:
     sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from vaswani_plugin.errors import UserError  # noqa: E402
-from vaswani_plugin.text import programs  # noqa: E402
+from vaswani_plugin.files import programs  # noqa: E402
 
 SPLITS = ("train", "valid", "test")
 

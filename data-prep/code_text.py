@@ -25,13 +25,13 @@ from typing import get_args
 from checkout import SPLITS, Flags, run
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.files.lines import read_pairs
+from vaswani_plugin.files.outputs import new_data_folder, write_lines
+from vaswani_plugin.files.parallel import process_file
 from vaswani_plugin.text.binary import binarize, build_dictionary, write_dictionary
 from vaswani_plugin.text.bpe_learning import learn_codes
 from vaswani_plugin.text.coding import CODES, SEPARATOR, LineFunction, bpe_units, make_coding
 from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS, TEXT_DICTIONARY
-from vaswani_plugin.text.lines import read_pairs
-from vaswani_plugin.text.outputs import new_data_folder, write_lines
-from vaswani_plugin.text.parallel import process_file
 from vaswani_plugin.text.settings import SETTINGS, Coding, TextSettings
 
 

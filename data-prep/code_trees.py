@@ -22,13 +22,13 @@ from typing import get_args
 from checkout import Flags, run
 from trees import write_sequences
 
+from vaswani_plugin.files.outputs import new_data_folder, write_lines
+from vaswani_plugin.files.parallel import process_file
 from vaswani_plugin.text.binary import binarize, build_dictionary, write_dictionary
 from vaswani_plugin.text.bpe_learning import learn_codes
 from vaswani_plugin.text.coding import CODES, bpe_units
 from vaswani_plugin.text.dictionary import dictionary_name
 from vaswani_plugin.text.linearization import make_word_coding
-from vaswani_plugin.text.outputs import new_data_folder, write_lines
-from vaswani_plugin.text.parallel import process_file
 from vaswani_plugin.text.settings import SETTINGS, SYMBOLS, WORDS, TreeCoding, TreeSettings
 
 

@@ -12,9 +12,9 @@ from functools import partial
 
 from checkout import Flags, run
 
+from vaswani_plugin.files.parallel import process_file
 from vaswani_plugin.text.languages import check_language
 from vaswani_plugin.text.moses import make_detokenizer, make_processor
-from vaswani_plugin.text.parallel import process_file
 
 
 def main(flags: Flags) -> None:

@@ -21,9 +21,9 @@ from pathlib import Path
 from checkout import SPLITS, Flags, report, run
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.files.outputs import check_outputs, write_json
 from vaswani_plugin.text.cleaning import prepare_pairs
 from vaswani_plugin.text.languages import base_language, two_languages
-from vaswani_plugin.text.outputs import check_outputs, write_json
 
 
 def check_names(paths: tuple[str, ...], pair: tuple[str, str]) -> None:

@@ -24,8 +24,8 @@ from typing import NamedTuple
 from checkout import Flags, run
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.lines import read_text
-from vaswani_plugin.text.outputs import check_outputs, write_lines
+from vaswani_plugin.files.lines import read_text
+from vaswani_plugin.files.outputs import check_outputs, write_lines
 
 _TAG = re.compile(r"(?i)<(/?)(seg|doc|tu|tuv|src|ref|hyp|srcset|refset|tstset)(?=[\s/>])([^>]*)>")
 _ATTRIBUTE = re.compile(r"""([\w:]+)\s*=\s*["']?([^"'>\s]*)""")

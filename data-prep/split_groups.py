@@ -15,9 +15,9 @@ from pathlib import Path
 from checkout import Flags, run
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.files.lines import read_pairs
+from vaswani_plugin.files.outputs import write_lines
 from vaswani_plugin.text.cleaning import short_hash
-from vaswani_plugin.text.lines import read_pairs
-from vaswani_plugin.text.outputs import write_lines
 
 # Larger groups are not held out: a test set of a few sentences and their paraphrases says little.
 LARGEST_GROUP = 6

@@ -10,7 +10,7 @@ an article or a summary are skipped. vaswani_plugin/text/summaries.py explains t
 
 from checkout import Flags, run
 
-from vaswani_plugin.text.outputs import check_outputs
+from vaswani_plugin.files.outputs import check_outputs
 from vaswani_plugin.text.summaries import READERS, output_paths, write_examples
 
 

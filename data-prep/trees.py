@@ -21,8 +21,8 @@ from pathlib import Path
 from checkout import Flags, run
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.files.outputs import check_outputs, write_atomically
 from vaswani_plugin.text.linearization import linearize
-from vaswani_plugin.text.outputs import check_outputs, write_atomically
 from vaswani_plugin.text.trees import BadTree, clean, read_trees, to_line
 
 SUFFIXES = (".mrg", ".ptb", ".tree", ".trees", ".clean")

@@ -20,10 +20,10 @@ from functools import partial
 from checkout import Flags, report, run
 from sentencepiece import SentencePieceProcessor
 
+from vaswani_plugin.files.outputs import write_bytes_atomically, write_lines
+from vaswani_plugin.files.parallel import process_file
 from vaswani_plugin.text import wordpiece
 from vaswani_plugin.text import wordpiece_learning as learning
-from vaswani_plugin.text.outputs import write_bytes_atomically, write_lines
-from vaswani_plugin.text.parallel import process_file
 
 
 def main(flags: Flags) -> None:

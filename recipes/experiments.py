@@ -45,13 +45,13 @@ from vaswani_plugin.cli.command import start_fairseq  # noqa: E402
 from vaswani_plugin.errors import UserError  # noqa: E402
 from vaswani_plugin.figures.curves import COSTS, draw_costs  # noqa: E402
 from vaswani_plugin.figures.figures import new_figure, save_figure  # noqa: E402
+from vaswani_plugin.files.lines import read_lines  # noqa: E402
+from vaswani_plugin.files.outputs import write_atomically, write_json  # noqa: E402
+from vaswani_plugin.files.programs import run  # noqa: E402
 from vaswani_plugin.metrics.bleu import tokenized_score  # noqa: E402
 from vaswani_plugin.metrics.segments import read_generate_output  # noqa: E402
 from vaswani_plugin.text.binary import read_numbers  # noqa: E402
 from vaswani_plugin.text.languages import languages_of  # noqa: E402
-from vaswani_plugin.text.lines import read_lines  # noqa: E402
-from vaswani_plugin.text.outputs import write_atomically, write_json  # noqa: E402
-from vaswani_plugin.text.programs import run  # noqa: E402
 from vaswani_plugin.text.training_log import read_training  # noqa: E402
 
 FILES = ROOT / "recipes" / "experiments"

@@ -23,10 +23,10 @@ from training import spread
 
 from vaswani_plugin import processor
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.texts import batches_by_length
-from vaswani_plugin.text.lines import read_lines
-from vaswani_plugin.text.outputs import write_json
-from vaswani_plugin.text.programs import run
+from vaswani_plugin.files.lines import read_lines
+from vaswani_plugin.files.outputs import write_json
+from vaswani_plugin.files.programs import run
+from vaswani_plugin.inference.runner import batches_by_length
 
 BIN = Path(sys.executable).parent
 LENPEN = 0.6

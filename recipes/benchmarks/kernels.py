@@ -12,8 +12,8 @@ from typing import Any
 from measurement import ROOT, measure
 from training import complete, figures, hardly_trained, options, spread, train, write_result
 
+from vaswani_plugin.files.programs import run
 from vaswani_plugin.kernels import NAMES
-from vaswani_plugin.text.programs import run
 
 MODES = ["training", "decoding"]
 

@@ -21,9 +21,9 @@ from tabulate import tabulate
 from torch import Tensor, nn
 
 from vaswani_plugin.figures.figures import new_figure, save_figure
+from vaswani_plugin.files.programs import run
 from vaswani_plugin.modules.attention import neighbourhood, scaled_dot_product_attention
 from vaswani_plugin.modules.restricted import restricted_attention
-from vaswani_plugin.text.programs import run
 
 REPETITIONS = 5
 

@@ -22,11 +22,11 @@ from measurement import ROOT, measure
 
 from vaswani_plugin import processor
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.files.outputs import write_json
+from vaswani_plugin.files.programs import run
 from vaswani_plugin.metrics.cost import DEVICES
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.model.families import TRANSLATOR, row_of
-from vaswani_plugin.text.outputs import write_json
-from vaswani_plugin.text.programs import run
 
 STOCK = {"stock": {}, "stock-no-cudnn": {"TORCH_CUDNN_SDPA_DEPRIORITIZED": "1"}}
 """fairseq without the plugin, as installed and, for a GPU, without cuDNN's plans of attention."""

@@ -10,10 +10,10 @@ import numpy as np
 from sacrebleu.metrics.chrf import CHRF
 
 from vaswani_plugin import Translator
+from vaswani_plugin.files.lines import read_lines
 from vaswani_plugin.metrics.bleu import corpus_score, sacrebleu_metric, tokenizer_of
 from vaswani_plugin.text.binary import read_numbers
 from vaswani_plugin.text.dictionary import UNK
-from vaswani_plugin.text.lines import read_lines
 from vaswani_plugin.text.training_log import TrainingRun
 
 PAIRS = 200

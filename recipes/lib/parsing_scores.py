@@ -20,10 +20,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from vaswani_plugin.errors import UserError  # noqa: E402
+from vaswani_plugin.files.lines import read_lines  # noqa: E402
+from vaswani_plugin.files.outputs import write_atomically  # noqa: E402
+from vaswani_plugin.files.programs import run  # noqa: E402
 from vaswani_plugin.metrics.evalb import COLLINS, compare, summary  # noqa: E402
-from vaswani_plugin.text.lines import read_lines  # noqa: E402
-from vaswani_plugin.text.outputs import write_atomically  # noqa: E402
-from vaswani_plugin.text.programs import run  # noqa: E402
 from vaswani_plugin.text.trees import (  # noqa: E402
     CLOSE,
     BadTree,

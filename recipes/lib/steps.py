@@ -25,8 +25,8 @@ sys.path.insert(0, str(ROOT))
 from tqdm import tqdm  # noqa: E402
 
 from vaswani_plugin.errors import UserError  # noqa: E402
-from vaswani_plugin.text.lines import read_lines  # noqa: E402
-from vaswani_plugin.text.programs import run  # noqa: E402
+from vaswani_plugin.files.lines import read_lines  # noqa: E402
+from vaswani_plugin.files.programs import run  # noqa: E402
 from vaswani_plugin.text.training_log import read_curves, read_training  # noqa: E402
 
 REMEDY = (
@@ -142,8 +142,8 @@ def finish(folder: str, recipe: str, title: str, *arguments: str) -> None:
     from learned import advice, learned
 
     from vaswani_plugin import processor
+    from vaswani_plugin.files.outputs import write_json
     from vaswani_plugin.metrics.rouge import scores_of
-    from vaswani_plugin.text.outputs import write_json
 
     work, reports = Path(folder), {}
     for argument in arguments:

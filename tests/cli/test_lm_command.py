@@ -15,7 +15,7 @@ from fairseq_flags import PLUGIN
 from tests.conftest import ancestors
 from tests.support.commands import vaswani
 from vaswani_plugin.inference.language_model import LanguageModel
-from vaswani_plugin.inference.text_scores import windows
+from vaswani_plugin.inference.language_model_scores import windows
 from vaswani_plugin.model.families import ELSEWHERE
 from vaswani_plugin.text.settings import TextSettings
 

@@ -10,7 +10,8 @@ from fairseq.data import Dictionary
 
 from tests.support.scripts import assert_one_line_error, run_script
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text import binary, parallel
+from vaswani_plugin.files import parallel
+from vaswani_plugin.text import binary
 
 SENTENCES = {
     "train": (["a b c", "d e", "a a"], ["x y", "z a", "b"]),

@@ -24,8 +24,8 @@ from toy_bundle import write_toy_bundle
 from tests.conftest import REPO, fairseq_environment, write_toy_corpus
 from tests.support.recipes import run_in_forks
 from vaswani_plugin.cli.__main__ import COMMANDS, command_parser
+from vaswani_plugin.files.lines import read_lines
 from vaswani_plugin.metrics.bleu import corpus_score, sacrebleu_metric
-from vaswani_plugin.text.lines import read_lines
 
 PAGES = [REPO / "README.md", REPO / "CONTRIBUTING.md", *sorted((REPO / "docs").rglob("*.md"))]
 LANGUAGES = {"bash", "sh", "shell", "python"}

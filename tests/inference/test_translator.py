@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 
 from vaswani_plugin import LanguageModel, Parser, Summarizer, Translator
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.texts import Hypothesis, TextTooLong
+from vaswani_plugin.inference.runner import Hypothesis, TextTooLong
 
 SHORT = ["The cat slept.", "Why?", "It rained near the sea!", 'He said: "We bought apples."']
 TEXTS = [*SENTENCES, "", "a bird", " \t", "The cat!", "Small clouds; the sea."]

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from vaswani_plugin.metrics import perplexity as ppl
-from vaswani_plugin.metrics.scored_text import read_scored_text
+from vaswani_plugin.metrics.token_stream import read_scored_text
 from vaswani_plugin.text.binary import write_dictionary
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.pipeline import Pipeline

@@ -8,7 +8,7 @@ from reference_weights import default_dtype, layer_weights_of, numbers, shake
 
 from vaswani_plugin.modules.attention import padding_mask
 from vaswani_plugin.modules.cache import Cache
-from vaswani_plugin.modules.transformer import LanguageModel, Transformer
+from vaswani_plugin.modules.transformer import DecoderOnly, Transformer
 
 PAD, D, V = 1, 12, 20
 EPS = 1e-6  # in LayerNorm, of the authors' code
@@ -70,7 +70,7 @@ def test_padding_on_either_side_changes_nothing(right):
 @pytest.mark.parametrize("right", [False, True])
 def test_a_language_model_is_the_reference_with_padding_on_either_side(right):
     parts = make_transformer().encoder
-    model = LanguageModel(parts.embedding, parts.positions, parts.layers, 0.0).eval()
+    model = DecoderOnly(parts.embedding, parts.positions, parts.layers, 0.0).eval()
     text = [2, 8, 5]
     expected = paper_reference.embed(text, numbers(model.embedding.weight))
     for layer in model.layers:

@@ -19,11 +19,11 @@ import experiments  # noqa: E402
 
 from vaswani_plugin.errors import UserError  # noqa: E402
 from vaswani_plugin.figures.flops import forward_flops  # noqa: E402
+from vaswani_plugin.files.lines import read_lines  # noqa: E402
 from vaswani_plugin.model.architectures import ARCHITECTURES  # noqa: E402
 from vaswani_plugin.model.families import row_of  # noqa: E402
 from vaswani_plugin.text.binary import read_numbers  # noqa: E402
 from vaswani_plugin.text.dictionary import Dictionary  # noqa: E402
-from vaswani_plugin.text.lines import read_lines  # noqa: E402
 from vaswani_plugin.text.training_log import read_training  # noqa: E402
 
 FILES = sorted(experiments.FILES.glob("*.tsv"))

@@ -14,7 +14,7 @@ import numpy as np
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import Attention, HeadWeights
-from vaswani_plugin.inference.texts import Hypothesis
+from vaswani_plugin.inference.runner import Hypothesis
 from vaswani_plugin.serving import server
 from vaswani_plugin.serving.app import Gate
 from vaswani_plugin.serving.texts import Limits

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.support.scripts import assert_one_line_error, run_script
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.files.lines import read_pairs
 from vaswani_plugin.text.cleaning import clean, sentence_key
-from vaswani_plugin.text.lines import read_pairs
 
 SPLITS = ("train", "valid", "test")
 ODD = "\0\t\x0b\x0c\r\x1a\x1c\x1d\x1e\x85\xa0\xad\u200b\u2028\u2029\u3000\ufeff\U0001f600e\u0301&"

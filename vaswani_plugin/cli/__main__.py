@@ -15,7 +15,7 @@ from importlib import import_module
 
 from vaswani_plugin.cli.command import make_parser, summary
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.programs import exit_code
+from vaswani_plugin.files.programs import exit_code
 from vaswani_plugin.version import __version__
 
 COMMANDS = {

@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from vaswani_plugin import register
 from vaswani_plugin.errors import UserError, message_line
+from vaswani_plugin.files.lines import PipedLines, decode_lines, is_piped, open_binary, shown_name
 from vaswani_plugin.ranges import COUNT, NATURAL, PROBABILITY, RANGES, Range
-from vaswani_plugin.text.lines import PipedLines, decode_lines, is_piped, open_binary, shown_name
 
 if TYPE_CHECKING:
     import torch
@@ -251,7 +251,7 @@ class LocatedLines:
 
 def text_lines(inputs: list[str] | None, output: Path | None = None) -> LocatedLines:
     """The lines of text files, or of standard input; `output` must be none of the files."""
-    from vaswani_plugin.text.outputs import check_outputs
+    from vaswani_plugin.files.outputs import check_outputs
 
     check_outputs("--output", [output], inputs or [])
     return LocatedLines(inputs or ["-"])
@@ -269,8 +269,8 @@ def write_results(
     `output` None is standard output. `shown` gives the lines to write for the number of a line
     (from 1 on) and its result, `remedy` says what to do about a line that is too long.
     """
-    from vaswani_plugin.inference.texts import TextTooLong
-    from vaswani_plugin.text.outputs import line_progress, open_output
+    from vaswani_plugin.files.outputs import line_progress, open_output
+    from vaswani_plugin.inference.runner import TextTooLong
 
     with open_output(output) as write, line_progress(lines.paths, output) as bar:
         try:

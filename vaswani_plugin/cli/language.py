@@ -29,10 +29,10 @@ from vaswani_plugin.search.options import PAPER_DECODING, PARSER_DECODING
 
 if TYPE_CHECKING:
     from vaswani_plugin.inference.language_model import LanguageModel
+    from vaswani_plugin.inference.language_model_scores import Span
     from vaswani_plugin.inference.parsing import ParsedSentence
     from vaswani_plugin.inference.summarization import Summary
-    from vaswani_plugin.inference.text_scores import Span
-    from vaswani_plugin.metrics.scored_text import ScoredText
+    from vaswani_plugin.metrics.token_stream import ScoredText
 
 Alpha = Annotated[float, "ALPHA"]
 SUMMARIZER = "the bundle: the folder model/ of recipes/summarization.sh"
@@ -88,7 +88,7 @@ def lm(
         raise UserError("--baselines needs --train-data PATH, which it counts")
     from vaswani_plugin.metrics import perplexity as metric
     from vaswani_plugin.metrics.ngram import baselines as score_baselines
-    from vaswani_plugin.metrics.scored_text import read_scored_text
+    from vaswani_plugin.metrics.token_stream import read_scored_text
 
     report: dict[str, Any] = dict.fromkeys(("text", "windows", "dynamic", "dynamic_gain"))
     report |= {"results": [], "warnings": []}
@@ -97,7 +97,7 @@ def lm(
         known, loaded = {}, None
         if model:
             from vaswani_plugin.inference.language_model import LanguageModel  # imports torch
-            from vaswani_plugin.inference.text_scores import windows
+            from vaswani_plugin.inference.language_model_scores import windows
 
             device = chosen_device(cpu, threads)
             loaded = LanguageModel.from_pretrained(model, device=device)
@@ -373,7 +373,7 @@ def _draw(number: int, sentence: "ParsedSentence", path: Path | None) -> None:
         return
     import svgling
 
-    from vaswani_plugin.text.outputs import write_lines
+    from vaswani_plugin.files.outputs import write_lines
     from vaswani_plugin.text.trees import unescape_brackets
 
     try:

@@ -45,7 +45,7 @@ def average(
 
     from vaswani_plugin.export.average import average_checkpoints, select
     from vaswani_plugin.export.checkpoints import save_checkpoint
-    from vaswani_plugin.text.outputs import check_outputs
+    from vaswani_plugin.files.outputs import check_outputs
 
     paths = select(inputs, last, last_updates, best, at_most)
     asked = last or last_updates or best or len(paths)

@@ -115,8 +115,8 @@ def evalb(
             settings when it gets no file). Its MAX_ERROR has no effect.
         summary: print only the summary, no row for each sentence.
     """
+    from vaswani_plugin.files.lines import read_text
     from vaswani_plugin.metrics import evalb as metric
-    from vaswani_plugin.text.lines import read_text
 
     settings = metric.COLLINS
     if parameters:
@@ -166,9 +166,9 @@ def rouge(
     """
     if not hypothesis and not lead:
         raise UserError("nothing to score: give --hypothesis FILE or --lead N")
+    from vaswani_plugin.files.lines import read_text
     from vaswani_plugin.metrics import rouge as metric
     from vaswani_plugin.metrics.segments import decomposed
-    from vaswani_plugin.text.lines import read_text
 
     examples = _read_examples(references, bool(lead))
     systems = {f"lead-{n}": ["\n".join(e.article[:n]) for e in examples] for n in lead or []}
@@ -185,7 +185,7 @@ def rouge(
 
 def _read_examples(references: list[Path], is_lead_asked: bool) -> list["Example"]:
     """References of each summary, and its article where a .jsonl has it."""
-    from vaswani_plugin.text.lines import read_text
+    from vaswani_plugin.files.lines import read_text
     from vaswani_plugin.text.summaries import Example, read_examples
 
     if any(str(path).endswith(JSONL) for path in references):
@@ -253,7 +253,7 @@ def rescore(
             number of words).
         max_tokens: most target tokens in a batch, padding included.
     """
-    from vaswani_plugin.text.outputs import check_outputs, write_lines
+    from vaswani_plugin.files.outputs import check_outputs, write_lines
 
     inputs = [nbest, source, dev_nbest, dev_source, bpe_codes]
     inputs += [*(reference or []), *(dev_reference or [])]

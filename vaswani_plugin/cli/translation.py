@@ -21,7 +21,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.options import PAPER_DECODING
 
 if TYPE_CHECKING:
-    from vaswani_plugin.inference.texts import Translation
+    from vaswani_plugin.inference.runner import Translation
     from vaswani_plugin.inference.translator import Translator
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from safetensors.torch import save
 
+from vaswani_plugin.files.outputs import write_bytes_atomically, write_json
 from vaswani_plugin.inference.checkpoints import Checkpoint
-from vaswani_plugin.text.outputs import write_bytes_atomically, write_json
 from vaswani_plugin.text.settings import CONFIG
 
 _OF_THE_TRAINING = {"data"}

@@ -18,7 +18,7 @@ from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.checkpoints import Loaded, naming
 from vaswani_plugin.model.configuration import Configuration, flag, head_sizes
 from vaswani_plugin.modules.embedding import FAIRSEQ_FIRST_POSITION
-from vaswani_plugin.modules.transformer import EncoderDecoder, LanguageModel
+from vaswani_plugin.modules.transformer import DecoderOnly, EncoderDecoder
 from vaswani_plugin.text.dictionary import EOS, PAD, UNK
 from vaswani_plugin.text.settings import CARD, MODEL, SETTINGS, AnySettings, Settings, weights_path
 
@@ -119,7 +119,7 @@ class Pairs(NamedTuple):
         return log_p.masked_fill(self.target.eq(PAD), 0.0)
 
 
-def random_pairs(model: EncoderDecoder | LanguageModel) -> Pairs:
+def random_pairs(model: EncoderDecoder | DecoderOnly) -> Pairs:
     """Draw pairs of many lengths, the same ones each time."""
     random, sides = torch.Generator("cpu").manual_seed(1), []
     for side, counts in zip(SIDES, LENGTHS, strict=True):

@@ -53,12 +53,12 @@ from vaswani_plugin.export.huggingface_tokenizer import (
     tokenizer_config,
 )
 from vaswani_plugin.export.model_card import front_matter
+from vaswani_plugin.files.outputs import write_json
 from vaswani_plugin.inference.language_model import MAX_NEW_TOKENS
 from vaswani_plugin.model.configuration import Configuration
-from vaswani_plugin.modules.transformer import EncoderDecoder, LanguageModel
+from vaswani_plugin.modules.transformer import DecoderOnly, EncoderDecoder
 from vaswani_plugin.search.options import PAPER_DECODING
 from vaswani_plugin.text.dictionary import BOS, EOS, PAD, UNK
-from vaswani_plugin.text.outputs import write_json
 from vaswani_plugin.text.settings import (
     CARD,
     OURS,
@@ -151,7 +151,7 @@ def _each_once(weights: Weights) -> Weights:
 class _Folder(NamedTuple):
     """What a folder for transformers holds: weights, other files by name, and the card's parts."""
 
-    model: EncoderDecoder | LanguageModel
+    model: EncoderDecoder | DecoderOnly
     weights: Weights
     files: dict[str, Any]
     title: str
@@ -336,7 +336,7 @@ def _openai_folder(model: Path, with_tokenizer: bool) -> _Folder:
     )
 
 
-def to_openai(model: LanguageModel, sizes: Configuration) -> Weights:
+def to_openai(model: DecoderOnly, sizes: Configuration) -> Weights:
     """The weights of a language model of ours for `OpenAIGPTLMHeadModel`."""
     ours = model.state_dict()
     matrix = ours["embedding.weight"]

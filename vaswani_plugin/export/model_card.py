@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.files.lines import read_json
+from vaswani_plugin.files.outputs import write_lines
 from vaswani_plugin.metrics.rouge import scores_of
 from vaswani_plugin.model.families import row_of
 from vaswani_plugin.text.dictionary import Dictionary
-from vaswani_plugin.text.lines import read_json
-from vaswani_plugin.text.outputs import write_lines
 from vaswani_plugin.text.settings import (
     CARD,
     CONFIG,

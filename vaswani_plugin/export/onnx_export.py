@@ -27,6 +27,7 @@ from vaswani_plugin.export.exported_model import (
     require_equal,
 )
 from vaswani_plugin.export.huggingface_export import generation_config, marian_config
+from vaswani_plugin.files.outputs import write_json
 from vaswani_plugin.inference.onnx_engine import (
     DECODER,
     DECODER_WITH_PAST,
@@ -42,7 +43,6 @@ from vaswani_plugin.modules.attention import KeysAndValues, causal_mask
 from vaswani_plugin.modules.cache import Cache
 from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder
 from vaswani_plugin.text.dictionary import PAD
-from vaswani_plugin.text.outputs import write_json
 from vaswani_plugin.text.settings import OURS, weights_path
 
 OPSET = 17

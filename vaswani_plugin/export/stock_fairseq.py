@@ -30,6 +30,7 @@ from vaswani_plugin.export.exported_model import (
     require_finite,
     to_fairseq_weights,
 )
+from vaswani_plugin.files.outputs import check_outputs
 from vaswani_plugin.inference.checkpoints import DIGESTS, TASKS, Checkpoint, load_checkpoint, naming
 from vaswani_plugin.model.build import WithoutInitialWeights
 from vaswani_plugin.model.configuration import Configuration, flag
@@ -38,7 +39,6 @@ from vaswani_plugin.model.sizes import Rows, build_sizes
 from vaswani_plugin.modules.embedding import sinusoids
 from vaswani_plugin.text.dictionary import PAD, Dictionary, dictionary_name
 from vaswani_plugin.text.languages import languages_of
-from vaswani_plugin.text.outputs import check_outputs
 from vaswani_plugin.text.settings import Settings, weights_path
 
 FAIRSEQ, FAIRSEQ_LAYER_NORM_EPS = "fairseq's transformer", 1e-5

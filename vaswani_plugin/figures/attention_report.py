@@ -16,10 +16,10 @@ from tqdm import tqdm
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.figures.attention_page import page
 from vaswani_plugin.figures.figures import new_figure, save_figure
+from vaswani_plugin.files.lines import read_lines, read_pairs
+from vaswani_plugin.files.outputs import write_bytes_atomically, write_json
 from vaswani_plugin.inference.attention import KINDS, Attention
 from vaswani_plugin.inference.translator import Translator
-from vaswani_plugin.text.lines import read_lines, read_pairs
-from vaswani_plugin.text.outputs import write_bytes_atomically, write_json
 
 FAINTEST = 0.02
 """Weights below it are not drawn: their lines would be invisible."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.figures.figures import new_figure, save_figure
-from vaswani_plugin.text.lines import read_lines
+from vaswani_plugin.files.lines import read_lines
 from vaswani_plugin.text.training_log import LOG_OF_RECIPE, Curve, read_curves
 
 SERIES = {

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.outputs import write_bytes_atomically
+from vaswani_plugin.files.outputs import write_bytes_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from vaswani_plugin.inference.attention import RawAttention
     from vaswani_plugin.inference.checkpoints import Loaded
-    from vaswani_plugin.inference.texts import Hypothesis, Tokens
+    from vaswani_plugin.inference.runner import Hypothesis, Tokens
     from vaswani_plugin.search.options import SearchOptions
 
 

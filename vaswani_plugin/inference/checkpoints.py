@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.files.lines import read_json
 from vaswani_plugin.model.build import WithoutInitialWeights, accelerated
 from vaswani_plugin.model.families import (
     LANGUAGE_MODELING,
@@ -35,7 +36,6 @@ from vaswani_plugin.model.families import (
     family_of,
 )
 from vaswani_plugin.text.dictionary import Dictionary
-from vaswani_plugin.text.lines import read_json
 from vaswani_plugin.text.settings import (
     CONFIG,
     AnySettings,

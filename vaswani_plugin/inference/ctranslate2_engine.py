@@ -22,11 +22,11 @@ from weakref import WeakSet
 import numpy as np
 
 from vaswani_plugin.errors import UserError, optional
+from vaswani_plugin.files.lines import read_json
 from vaswani_plugin.inference.attention import RawAttention
-from vaswani_plugin.inference.texts import Hypothesis, Tokens
+from vaswani_plugin.inference.runner import Hypothesis, Tokens
 from vaswani_plugin.processor import has_vnni, instructions
 from vaswani_plugin.search.options import PAPER_DECODING, SearchOptions, length_penalty
-from vaswani_plugin.text.lines import read_json
 from vaswani_plugin.text.settings import CONFIG
 
 PATIENCE = 2

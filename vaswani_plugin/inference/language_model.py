@@ -29,18 +29,23 @@ from vaswani_plugin.inference.completion import (
     TextCoder,
     complete,
 )
+from vaswani_plugin.inference.language_model_scores import (
+    StreamScorer,
+    TextScore,
+    score_texts,
+    windows,
+)
 from vaswani_plugin.inference.options import Keywords, Options, takes_options
-from vaswani_plugin.inference.search_engine import dtype_of, use_threads
-from vaswani_plugin.inference.text_scores import StreamScorer, TextScore, score_texts, windows
-from vaswani_plugin.inference.texts import (
+from vaswani_plugin.inference.runner import (
     in_batches,
     one_or_many,
     progress_bar,
     seed_of,
     split_into_buffers,
 )
+from vaswani_plugin.inference.search_engine import dtype_of, use_threads
 from vaswani_plugin.metrics.perplexity import result
-from vaswani_plugin.metrics.scored_text import count_represented, number_by
+from vaswani_plugin.metrics.token_stream import count_represented, number_by
 from vaswani_plugin.ranges import require_choice
 from vaswani_plugin.search.models import TextModel
 from vaswani_plugin.search.options import SearchOptions
@@ -289,7 +294,7 @@ class LanguageModel(Pretrained):
         return result("model", coding, scores, counts, unknown=tokens.unknown)
 
     def text_knowledge(self) -> dict[str, Any]:
-        """The keyword arguments of `scored_text.read_scored_text` that the model determines."""
+        """The keyword arguments of `token_stream.read_scored_text` that the model determines."""
         known = {"dictionary": self.dictionary, "pipeline": self.pipeline}
         return known | {"saw_lines_apart": self.saw_lines_apart}
 

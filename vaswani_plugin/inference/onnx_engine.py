@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError, optional
+from vaswani_plugin.files.lines import read_json
 from vaswani_plugin.inference.attention import RawAttention
+from vaswani_plugin.inference.runner import Tokens
 from vaswani_plugin.inference.search_engine import SearchEngine
-from vaswani_plugin.inference.texts import Tokens
 from vaswani_plugin.search.models import EncoderDecoderModel, Start, all_rows, chosen_rows
 from vaswani_plugin.text.dictionary import Dictionary
-from vaswani_plugin.text.lines import read_json
 from vaswani_plugin.text.settings import CONFIG, ONNX_ENCODER, OURS
 
 ONNX_PACKAGES = "onnx onnxruntime"

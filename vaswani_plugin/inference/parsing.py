@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from vaswani_plugin.inference.bundle import Bundle, Pretrained
 from vaswani_plugin.inference.options import Keywords, Options, takes_options
-from vaswani_plugin.inference.search_engine import TorchEngine
-from vaswani_plugin.inference.texts import (
+from vaswani_plugin.inference.runner import (
     Hypothesis,
     TextTooLong,
     Tokens,
@@ -26,6 +25,7 @@ from vaswani_plugin.inference.texts import (
     seed_of,
     split_into_buffers,
 )
+from vaswani_plugin.inference.search_engine import TorchEngine
 from vaswani_plugin.search.options import PARSER_DECODING
 from vaswani_plugin.search.well_formed import Grammar
 from vaswani_plugin.text.linearization import restore, words_of

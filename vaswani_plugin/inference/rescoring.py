@@ -23,15 +23,15 @@ from tabulate import tabulate
 from tqdm import tqdm
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.files.lines import read_text
 from vaswani_plugin.inference.checkpoints import load_model
+from vaswani_plugin.inference.runner import batches_by_length
 from vaswani_plugin.inference.search_engine import SearchEngine
-from vaswani_plugin.inference.texts import batches_by_length
 from vaswani_plugin.metrics.segments import first_gap
 from vaswani_plugin.text import bpe
 from vaswani_plugin.text.bpe import join_bpe
 from vaswani_plugin.text.dictionary import dictionary_names, plain_units
 from vaswani_plugin.text.languages import languages_of
-from vaswani_plugin.text.lines import read_text
 from vaswani_plugin.text.settings import Settings
 
 SCORE, WORDS = "score", "words"

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.checkpoints import Loaded
-from vaswani_plugin.inference.texts import Hypothesis, Tokens
+from vaswani_plugin.inference.runner import Hypothesis, Tokens
 from vaswani_plugin.search.finished import Found
 from vaswani_plugin.search.models import EncoderDecoderModel, padded
 from vaswani_plugin.search.options import SearchOptions

@@ -11,14 +11,14 @@ from itertools import chain, starmap
 from typing import Any, Self, Unpack, overload
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.files.lines import join_words
 from vaswani_plugin.inference.bundle import Pretrained
 from vaswani_plugin.inference.completion import UNKNOWN, Continuation
 from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.inference.options import Keywords, Options, takes_options
-from vaswani_plugin.inference.texts import one_line, one_or_many, split_into_buffers
+from vaswani_plugin.inference.runner import one_line, one_or_many, split_into_buffers
 from vaswani_plugin.search.options import PAPER_DECODING
 from vaswani_plugin.text.coding import SEPARATOR
-from vaswani_plugin.text.lines import join_words
 from vaswani_plugin.text.settings import TextSettings
 
 BUFFER = 256

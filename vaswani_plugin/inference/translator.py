@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack, overload
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle, Engine, Pretrained, load_engine
 from vaswani_plugin.inference.options import Keywords, Options, takes_options
-from vaswani_plugin.inference.texts import (
+from vaswani_plugin.inference.runner import (
     Hypothesis,
     Score,
     TextTooLong,

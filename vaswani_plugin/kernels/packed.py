@@ -1,4 +1,4 @@
-"""The search of `modules.transformer.Decoder` or `LanguageModel` with kernels for its leaves.
+"""The search of `modules.transformer.Decoder` or `DecoderOnly` with kernels for its leaves.
 
 A decoder's shallow copy has kernels in the places of its leaves (`packed_layers.py`), and the past
 of all beams in slots (`slots.py`); its `forward` is the decoder's own. Gain: `vaswani_tiny` decodes
@@ -27,7 +27,7 @@ from vaswani_plugin.kernels.proof import is_proven, options, structure, twin
 from vaswani_plugin.kernels.slots import SlotCache
 from vaswani_plugin.modules.attention import past_mask
 from vaswani_plugin.modules.cache import Cache
-from vaswani_plugin.modules.transformer import Decoder, LanguageModel, Memory, Output
+from vaswani_plugin.modules.transformer import Decoder, DecoderOnly, Memory, Output
 
 Leaves = tuple[type[nn.Module], ...]
 LONG, MOST_ROWS = 512, 2048
@@ -94,7 +94,7 @@ class PackedBeams:
         self.cache.keep(sentences)
 
 
-def proven_leaves(decoder: Decoder | LanguageModel, kind: Hashable) -> Leaves | None:
+def proven_leaves(decoder: Decoder | DecoderOnly, kind: Hashable) -> Leaves | None:
     """Return the leaves whose kernels compute the same; None where not even the slots do."""
     every: Leaves = (*KERNELS,)
     if next(decoder.parameters()).is_meta:
@@ -179,7 +179,7 @@ class Packing:
         `final`: nobody writes through `parameter.data` any more, as fairseq's own optimizers do. No
         version counts such writes, so before that the weights are packed at each call.
         """
-        if not isinstance(decoder, (Decoder, LanguageModel)) or decoder.window:
+        if not isinstance(decoder, (Decoder, DecoderOnly)) or decoder.window:
             return None
         now, (parameters, before, packed_now) = [*decoder.parameters()], self._kept
         # PyTorch has no public name for the version, which autograd's own checks rely on.

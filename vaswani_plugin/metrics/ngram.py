@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.metrics.perplexity import count_text, cross_entropy_rate, perplexity, result
-from vaswani_plugin.metrics.scored_text import (
+from vaswani_plugin.metrics.token_stream import (
     ScoredText,
     number_lines,
     text_to_score,

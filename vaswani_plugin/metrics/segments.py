@@ -8,8 +8,8 @@ from pathlib import Path
 from unicodedata import is_normalized
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.files.lines import read_text
 from vaswani_plugin.text.bpe import join_bpe
-from vaswani_plugin.text.lines import read_text
 from vaswani_plugin.text.raw_text import punctuation_stands
 
 _LOADED = re.compile(r"loaded ([\d,]+) examples from: (.+)\.[^.\s]+$")  # the last part: a language

@@ -26,7 +26,7 @@ from vaswani_plugin.modules.embedding import (
     sinusoids,
 )
 from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward, PreNorm
-from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder, LanguageModel
+from vaswani_plugin.modules.transformer import Decoder, DecoderOnly, Encoder, EncoderDecoder
 
 Matrix = TypeVar("Matrix", bound=nn.Module)
 Model = TypeVar("Model", bound=nn.Module)
@@ -98,8 +98,8 @@ def build(
 
 
 def build_language_model(
-    cfg: Configuration, dictionary: SizedDictionary, kind: type[LanguageModel] = LanguageModel
-) -> LanguageModel:
+    cfg: Configuration, dictionary: SizedDictionary, kind: type[DecoderOnly] = DecoderOnly
+) -> DecoderOnly:
     """Build a Transformer language model; what the configuration says of an encoder is ignored."""
     embedding = _embedding(cfg, dictionary)
     positions = _positions(cfg, cfg.max_target_positions)

@@ -206,7 +206,7 @@ class Decoder(Stack):
         return self.projection.project(features)
 
 
-class LanguageModel(Stack):
+class DecoderOnly(Stack):
     """The decoder of Figure 1 without cross-attention; one matrix embeds and projects."""
 
     def __init__(self, embedding: Embedding, *others: Any, **options: Any) -> None:

@@ -34,6 +34,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.figures.attention_page import attention_data, explorer_parts, filled
+from vaswani_plugin.files.lines import read_lines
 from vaswani_plugin.serving.texts import (
     Layout,
     Limits,
@@ -43,7 +44,6 @@ from vaswani_plugin.serving.texts import (
     texts_of,
 )
 from vaswani_plugin.serving.work import BUSY, BatchOptions, Service, log
-from vaswani_plugin.text.lines import read_lines
 
 Answer = TypeVar("Answer")
 GONE = 499

@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from vaswani_plugin.serving.texts import Languages, Limits, Refusal, check_size
 
 if TYPE_CHECKING:
-    from vaswani_plugin.inference.texts import Translation
+    from vaswani_plugin.inference.runner import Translation
     from vaswani_plugin.inference.translator import Source, Translator
 
 Found = TypeVar("Found")

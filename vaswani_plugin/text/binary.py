@@ -27,9 +27,9 @@ from pathlib import Path
 import numpy as np
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.files.outputs import write_atomically, write_bytes_atomically
+from vaswani_plugin.files.parallel import Block, map_blocks, word_counts
 from vaswani_plugin.text.dictionary import EOS, OVERWRITE, SPECIAL_SYMBOLS, UNK, Entries
-from vaswani_plugin.text.outputs import write_atomically, write_bytes_atomically
-from vaswani_plugin.text.parallel import Block, map_blocks, word_counts
 
 _HEADER = struct.Struct("<9sQBQ")
 _MAGIC = b"MMIDIDX\0\0"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.lines import read_lines
+from vaswani_plugin.files.lines import read_lines
 
 Pair = tuple[str, str]
 LineFunction = Callable[[str], str]

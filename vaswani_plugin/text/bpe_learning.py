@@ -12,10 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.files.outputs import write_atomically
+from vaswani_plugin.files.parallel import process_file, word_counts
 from vaswani_plugin.text.bpe import WORD_END, Pair
 from vaswani_plugin.text.coding import to_letters
-from vaswani_plugin.text.outputs import write_atomically
-from vaswani_plugin.text.parallel import process_file, word_counts
 
 # UTF-8 bytes sort like the characters that they encode, and no byte is above 0xf4.
 _INVERTED = bytes((254 - byte) % 256 for byte in range(256))

@@ -20,8 +20,8 @@ from statistics import median
 from typing import Any
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.lines import read_pairs, read_text
-from vaswani_plugin.text.outputs import write_atomically
+from vaswani_plugin.files.lines import read_pairs, read_text
+from vaswani_plugin.files.outputs import write_atomically
 from vaswani_plugin.text.raw_text import remove_invisible
 
 MOST_CHARACTERS = 1000

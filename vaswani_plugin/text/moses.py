@@ -14,8 +14,8 @@ from typing import Any
 
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 
+from vaswani_plugin.files.lines import join_words
 from vaswani_plugin.text.languages import base_language
-from vaswani_plugin.text.lines import join_words
 
 composed = partial(unicodedata.normalize, "NFC")
 """Returns a text with letter and accent as one character, where Unicode has it."""

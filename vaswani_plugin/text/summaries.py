@@ -17,8 +17,8 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.lines import join_words, read_lines
-from vaswani_plugin.text.outputs import write_atomically
+from vaswani_plugin.files.lines import join_words, read_lines
+from vaswani_plugin.files.outputs import write_atomically
 
 _SENTENCE_END = re.compile(r"""(?<=[.!?])(["'”’)\]]*)\s+(?=["'“‘(\[]?[^\W_a-z])""")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.lines import read_lines
+from vaswani_plugin.files.lines import read_lines
 
 if TYPE_CHECKING:
     from nltk.tree import Tree as NltkTree

@@ -24,7 +24,7 @@ from pathlib import Path
 from sentencepiece import SentencePieceProcessor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.lines import join_words
+from vaswani_plugin.files.lines import join_words
 from vaswani_plugin.text.raw_text import remove_invisible
 
 MARK = "\u2581"

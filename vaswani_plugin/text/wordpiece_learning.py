@@ -27,7 +27,7 @@ import numpy as np
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.lines import read_lines
+from vaswani_plugin.files.lines import read_lines
 from vaswani_plugin.text.raw_text import remove_invisible
 from vaswani_plugin.text.wordpiece import MARK
 

@@ -18,7 +18,7 @@ from vaswani_plugin.fairseq_plugin.models._common import (
 )
 from vaswani_plugin.model.build import accelerated
 from vaswani_plugin.model.families import LANGUAGE_MODEL, Family
-from vaswani_plugin.modules.transformer import LanguageModel, Stack
+from vaswani_plugin.modules.transformer import DecoderOnly, Stack
 
 Extra = dict[str, list[Tensor | None]]
 
@@ -59,10 +59,10 @@ class CausalLanguageModel(ProjectedLoss, FairseqLanguageModel):
         return accelerated(cls(decoder))
 
 
-class LanguageDecoder(LanguageModel, TextDecoder):
-    """`modules.transformer.LanguageModel` as fairseq's models expect it."""
+class LanguageDecoder(DecoderOnly, TextDecoder):
+    """`modules.transformer.DecoderOnly` as fairseq's models expect it."""
 
-    read = LanguageModel.forward  # for our search
+    read = DecoderOnly.forward  # for our search
 
     def forward(
         self,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text import outputs
+from vaswani_plugin.files import outputs
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.runner import in_batches
 from vaswani_plugin.inference.search_engine import projected_log_probabilities
-from vaswani_plugin.inference.texts import in_batches
 from vaswani_plugin.metrics.perplexity import perplexity
 from vaswani_plugin.search.models import TextModel, padded
 from vaswani_plugin.text.dictionary import Dictionary

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.lines import open_binary
+from vaswani_plugin.files.lines import open_binary
 
 if TYPE_CHECKING:
     from tqdm import tqdm

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.files.lines import read_lines
 from vaswani_plugin.metrics.perplexity import TextCounts, count_text
 from vaswani_plugin.text.coding import UNKNOWN
 from vaswani_plugin.text.dictionary import Dictionary
-from vaswani_plugin.text.lines import read_lines
 from vaswani_plugin.text.pipeline import Pipeline
 
 

@@ -21,8 +21,8 @@ from multiprocessing import parent_process
 from typing import Any, TypeVar
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.lines import decode_lines, open_binary, shown_name
-from vaswani_plugin.text.outputs import write_atomically
+from vaswani_plugin.files.lines import decode_lines, open_binary, shown_name
+from vaswani_plugin.files.outputs import write_atomically
 
 Result = TypeVar("Result")
 BLOCK, COUNTED_BLOCK = 1 << 19, 1 << 21

@@ -1,4 +1,4 @@
-"""text.parallel: blocks of whole lines, results in order, workers that are killed."""
+"""files.parallel: blocks of whole lines, results in order, workers that are killed."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.commands import REPO, wait_for
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.parallel import map_blocks, process_file
+from vaswani_plugin.files.parallel import map_blocks, process_file
 
 
 def reverse():

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from vaswani_plugin.cli.command import LocatedLines
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text import lines as text_lines
-from vaswani_plugin.text.parallel import read_blocks
+from vaswani_plugin.files import lines as text_lines
+from vaswani_plugin.files.parallel import read_blocks
 
 PIECES = [b"a", b" ", b"\n", b"\r\n", b"\r", b"\0", b"\t", b"\xc2\x85", b"\xe2\x80\xa8", b"\xff"]
 PIECES += [b"\xc3", b"\xef\xbb\xbf", "ä".encode()]
