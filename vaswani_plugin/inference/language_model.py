@@ -10,8 +10,8 @@ Axes: N tokens of a stream.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import Any, Self, Unpack, overload
 
 import numpy as np
@@ -36,13 +36,7 @@ from vaswani_plugin.inference.language_model_scores import (
     windows,
 )
 from vaswani_plugin.inference.options import Keywords, Options, takes_options
-from vaswani_plugin.inference.runner import (
-    in_batches,
-    one_or_many,
-    progress_bar,
-    seed_of,
-    split_into_buffers,
-)
+from vaswani_plugin.inference.runner import Batches, one_or_many, progress_bar, run, seed_of
 from vaswani_plugin.inference.search_engine import dtype_of, use_threads
 from vaswani_plugin.metrics.perplexity import result
 from vaswani_plugin.metrics.token_stream import count_represented, number_by
@@ -133,7 +127,7 @@ class LanguageModel(Pretrained):
             UserError: options that don't fit each other or the model, a prompt that is too long,
                 or a model that was trained to summarize.
         """
-        return one_or_many(prompts, partial(self.stream, **options), "prompts", progress)
+        return one_or_many(prompts, partial(self.stream, progress=progress, **options))
 
     def stream(
         self,
@@ -143,6 +137,7 @@ class LanguageModel(Pretrained):
         max_new_tokens: int | None = None,
         min_new_tokens: int = 0,
         stop: str = "end",
+        progress: bool = False,
         **options: Unpack[Keywords],
     ) -> Iterator[CompletedPrompt]:
         """Continue the texts of a stream, `buffer` at a time; see `complete`.
@@ -156,6 +151,7 @@ class LanguageModel(Pretrained):
             min_new_tokens: a text can't end before so many tokens.
             stop: "end": stop at the end of a line, as in the training text; "never": go on with the
                 next line until the text is cut.
+            progress: show a bar on standard error.
             options: of `Options`, such as sampling=True, top_p=0.9. The samples of the n-th
                 prompt depend only on the seed, n and the prompt; prompts are then completed one by
                 one, not in batches.
@@ -174,43 +170,52 @@ class LanguageModel(Pretrained):
             raise UserError(f"max_new_tokens {most}: {limit}")
         if min_new_tokens > most:
             raise UserError(f"min_new_tokens {min_new_tokens} exceeds max_new_tokens {most}")
-        chosen, coder, room = Options(**options), self.coder, last - most
+        chosen = Options(**options)
         search = chosen.search(1, 0.0, min_len=min_new_tokens)
-        given = search, most, chosen.batch_tokens, (UNKNOWN,), stop == "end"
 
-        def completed(prompts: list[Prompt]) -> Iterator[CompletedPrompt]:
+        def read(number: int, text: str) -> Prompt:
+            return self.coder.prompt(number, text, last - most)
+
+        def completed(prompts: list[Prompt], batches: Batches) -> Iterator[CompletedPrompt]:
             numbers = [[*map(self.dictionary.index, prompt.units)] for prompt in prompts]
-            found = self.search(numbers, *given, self.generator(chosen, prompts[0].number))
+            seeds = [seed_of(chosen.seed, prompt.number) for prompt in prompts]
+            found = self.search(numbers, search, most, batches, (UNKNOWN,), stop == "end", seeds)
             best = (continuations[: chosen.nbest] for continuations in found)
-            return map(coder.completed, prompts, best)
+            return map(self.coder.completed, prompts, best)
 
-        read = (coder.prompt(number, text, room) for number, text in enumerate(prompts, start=1))
-        buffers = split_into_buffers(read, 1 if chosen.seed is not None else buffer, prompts)
-        return chain.from_iterable(map(completed, buffers))
+        together = chosen
+        if chosen.seed is not None:  # each prompt has a seed, and a batch, of its own
+            together = replace(chosen, seed=None, batch_tokens=0)
+        return run(prompts, read, completed, buffer, together, "prompts", progress)
 
     def search(
         self,
         prompts: list[list[int]],
         options: SearchOptions,
         max_new_tokens: int,
-        batch_tokens: int,
-        suppressed: tuple[str, ...] = (UNKNOWN,),
+        batches: Batches,
+        suppressed: tuple[str, ...],
         stops: bool = True,
-        random: torch.Generator | None = None,
+        seeds: list[int | None] | None = None,
     ) -> list[list[Continuation]]:
         """Complete prompts, numbers of tokens, in batches; see `completion.complete`.
 
-        `stops` tells whether the end of a line ends a text.
+        `stops` tells whether the end of a line ends a text. `seeds` are of each prompt where every
+        batch is a single one.
         """
         use_threads(self.threads)
         stop = self.dictionary.eos() if stops else None
-        given = options, max_new_tokens, stop, suppressed, random
 
-        def answer(batch: list[int]) -> list[list[Continuation]]:
+        def answer(batch: list[int], seed: int | None) -> list[list[Continuation]]:
+            random = torch.Generator(self.device) if options.sampling else None
+            if random is not None:
+                seed = seed if seeds is None else seeds[batch[0]]
+                random.manual_seed(random.seed() if seed is None else seed)
             rows = [prompts[place] for place in batch]
+            given = options, max_new_tokens, stop, suppressed, random
             return complete(self.model, self.dictionary, rows, *given)
 
-        return in_batches(prompts, batch_tokens, answer)
+        return batches.answers(prompts, answer)
 
     @overload
     def score(  # type: ignore[overload-overlap]
@@ -246,9 +251,10 @@ class LanguageModel(Pretrained):
                 size = f"text {number} has {len(tokens)} tokens and the model {self.positions}"
                 advice = "divide it, or ask for its perplexity"
                 raise UserError(f"{size} positions, the end of the text included: {advice}")
-        with progress_bar(len(coded), "texts", progress) as bar:
-            found = score_texts(self.model, self.dictionary, coded, batch_tokens, bar.update)
-        return found[0] if isinstance(texts, str) else found
+        with progress_bar("texts", progress) as bar:
+            batches = Batches(Options(batch_tokens=batch_tokens), bar)
+            scores = score_texts(self.model, self.dictionary, coded, batches)
+        return scores[0] if isinstance(texts, str) else scores
 
     def perplexity(
         self,
@@ -287,7 +293,7 @@ class LanguageModel(Pretrained):
         tokens = number_by(self.dictionary, coded)
         size = self.window_size(tokens_per_sample)
         cut = windows(len(tokens.numbers), size, context_window)
-        with progress_bar(len(tokens.numbers), "tokens", progress) as bar:
+        with progress_bar("tokens", progress, len(tokens.numbers)) as bar:
             scores = self.stream_scorer(tokens.numbers).static(cut, batch_tokens, bar.update)
         counts, _ = count_represented(lines, coded, pipeline)
         coding = getattr(pipeline.settings, "coding", "tokens")
@@ -318,10 +324,3 @@ class LanguageModel(Pretrained):
                 f"the model learned only what follows {self.loss_after} in a line: give its "
                 "bundle to vaswani summarize, and let fairseq-eval-lm score it"
             )
-
-    def generator(self, options: Options, number: int) -> torch.Generator | None:
-        """What draws the samples of a batch, by its number; None: no samples are drawn."""
-        if not options.sampling:
-            return None
-        random, seed = torch.Generator(self.device), seed_of(options.seed, number)
-        return random.manual_seed(random.seed() if seed is None else seed)

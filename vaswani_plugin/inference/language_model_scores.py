@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.runner import in_batches
+from vaswani_plugin.inference.runner import Batches
 from vaswani_plugin.inference.search_engine import projected_log_probabilities
 from vaswani_plugin.metrics.perplexity import perplexity
 from vaswani_plugin.search.models import TextModel, padded
@@ -69,28 +69,23 @@ def log_probabilities(
 
 @torch.no_grad()
 def score_texts(
-    model: TextModel,
-    dictionary: Dictionary,
-    texts: Sequence[tuple[str, ...]],
-    batch_tokens: int,
-    advance: Advance = lambda count: None,
+    model: TextModel, dictionary: Dictionary, texts: Sequence[tuple[str, ...]], batches: Batches
 ) -> list[TextScore]:
-    """Score texts, tokens without an end, each by itself; `advance` counts those of each batch."""
+    """Score texts, tokens without an end, each by itself."""
     index, end = dictionary.index, dictionary.eos()
     device = next(model.decoder.parameters()).device
 
-    def answer(batch: list[int]) -> list[TextScore]:
+    def answer(batch: list[int], _: int | None) -> list[TextScore]:
         rows = [[*map(index, texts[place]), end] for place in batch]
         shifted = [[end, *row[:-1]] for row in rows]
         tokens = padded(shifted, dictionary.pad(), device)  # (B, T)
         targets = torch.tensor([number for row in rows for number in row], device=device)  # (S,)
         scored = [slice(len(row)) for row in rows]
         rest = iter(log_probabilities(model, tokens, scored, targets).tolist())
-        advance(len(batch))
-        own = (texts[place] for place in batch)
-        return [TextScore(text, tuple(islice(rest, len(text) + 1))) for text in own]
+        together = (texts[place] for place in batch)
+        return [TextScore(text, tuple(islice(rest, len(text) + 1))) for text in together]
 
-    return in_batches(texts, batch_tokens, answer)
+    return batches.answers(texts, answer)
 
 
 @dataclass(frozen=True)

@@ -9,21 +9,19 @@ A sentence without words has no trees.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from vaswani_plugin.inference.bundle import Bundle, Pretrained
 from vaswani_plugin.inference.options import Keywords, Options, takes_options
 from vaswani_plugin.inference.runner import (
+    Batches,
     Hypothesis,
     TextTooLong,
     Tokens,
     encode,
-    in_batches,
     one_line,
     one_or_many,
-    seed_of,
-    split_into_buffers,
+    run,
 )
 from vaswani_plugin.inference.search_engine import TorchEngine
 from vaswani_plugin.search.options import PARSER_DECODING
@@ -142,7 +140,7 @@ class Parser(Pretrained):
         Raises:
             UserError: options that don't fit, or a sentence that is too long.
         """
-        return one_or_many(sentences, partial(self.stream, **options), "sentences", progress)
+        return one_or_many(sentences, partial(self.stream, progress=progress, **options))
 
     def stream(
         self,
@@ -150,6 +148,7 @@ class Parser(Pretrained):
         *,
         buffer: int = BUFFER,
         unconstrained: bool = False,
+        progress: bool = False,
         **options: Unpack[Keywords],
     ) -> Iterator[ParsedSentence]:
         """Parse a stream, `buffer` sentences at a time; see `parse`.
@@ -158,6 +157,7 @@ class Parser(Pretrained):
             sentences: the stream.
             buffer: sentences read before they are parsed.
             unconstrained: allow outputs that are no tree, as in the paper.
+            progress: show a bar on standard error.
             options: of `Options`; the paper's beam is 21 here, alpha 0.3 (section 6.3).
 
         Returns:
@@ -166,7 +166,7 @@ class Parser(Pretrained):
         """
         chosen = Options(**Keywords(batch_tokens=2048) | options)
         paper = PARSER_DECODING | ({"beam": self.settings.beam} if self.settings.beam else {})
-        search, batches = chosen.search(**paper), count()
+        search = chosen.search(**paper)
         tracking = () if unconstrained else (self._grammar.start_tracking,)
 
         def parse_of(words: tuple[str, ...], found: Hypothesis) -> Parse:
@@ -178,21 +178,20 @@ class Parser(Pretrained):
                 bracketing = ""
             return Parse(bracketing, found.score, found.tokens, found.token_scores)
 
-        def parsed(sentences: list[tuple[tuple[str, ...], Tokens]]) -> Iterator[ParsedSentence]:
-            asked = [units for words, units in sentences if words]
+        def parsed(
+            sentences: list[tuple[tuple[str, ...], Tokens]], batches: Batches
+        ) -> Iterator[ParsedSentence]:
+            sources = [units for words, units in sentences if words]
 
-            def answer(batch: list[int]) -> list[list[Hypothesis]]:
-                given = search, seed_of(chosen.seed, next(batches)), tracking
-                return self.engine.decode([asked[place] for place in batch], *given)
+            def decode(batch: list[int], seed: int | None) -> list[list[Hypothesis]]:
+                return self.engine.decode([sources[n] for n in batch], search, seed, tracking)
 
-            found = iter(in_batches(asked, chosen.batch_tokens, answer))
+            decoded = iter(batches.answers(sources, decode))
             for words, _ in sentences:
-                best = next(found)[: chosen.nbest] if words else []
+                best = next(decoded)[: chosen.nbest] if words else []
                 yield ParsedSentence(words, tuple(parse_of(words, each) for each in best))
 
-        read = (self._read(number, line) for number, line in enumerate(sentences, start=1))
-        buffers = split_into_buffers(read, buffer, chosen.seed is None and sentences)
-        return chain.from_iterable(map(parsed, buffers))
+        return run(sentences, self._read, parsed, buffer, chosen, "sentences", progress)
 
     def _read(self, number: int, line: str) -> tuple[tuple[str, ...], Tokens]:
         """A sentence's words, and the units that the model reads."""

@@ -1,19 +1,22 @@
-"""Texts on their way to a model, in buffers of a stream and in batches, and what comes back.
+"""Runs texts through a model, in buffers of a stream and in batches, and what comes back.
 
-That is a `Translation`, or of given pairs a `Score`.
+That is a `Translation`, or of given pairs a `Score`; `completion.py` and the others have theirs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from tqdm import tqdm
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.options import Options
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.raw_text import check_text
 
+Read = TypeVar("Read")
 T = TypeVar("T")
 Tokens = Sequence[str]
 
@@ -152,31 +155,73 @@ def batches_by_length(
         yield batch
 
 
-def in_batches(
-    texts: Sequence[Sequence[object]], most: int, answer: Callable[[list[int]], Sequence[T]]
-) -> list[T]:
-    """The answer to each text, given as tokens without its end, of batches of similar length."""
-    found: dict[int, T] = {}
-    for batch in batches_by_length([len(text) + 1 for text in texts], most):
-        found.update(zip(batch, answer(batch), strict=True))
-    return [found[number] for number in range(len(texts))]
+class Batches:
+    """The batches of one call of a method that searches; each has a seed of its own."""
+
+    def __init__(self, options: Options, bar: Any = None) -> None:
+        self.most, self.seed, self.numbers = options.batch_tokens, options.seed, count()
+        self.bar = progress_bar("", False) if bar is None else bar
+
+    def answers(
+        self,
+        texts: Sequence[Sequence[object]],
+        answer: Callable[[list[int], int | None], Sequence[T]],
+    ) -> list[T]:
+        """The answer to each text, given as tokens without its end.
+
+        `answer` is called with a batch of texts of similar length, as numbers from 0 on, and its
+        seed. The total of the bar grows by the texts, and each batch moves it.
+        """
+        answers: dict[int, T] = {}
+        self.bar.total += len(texts)
+        for batch in batches_by_length([len(text) + 1 for text in texts], self.most):
+            seed = seed_of(self.seed, next(self.numbers))
+            answers.update(zip(batch, answer(batch, seed), strict=True))
+            self.bar.update(len(batch))
+        return [answers[number] for number in range(len(texts))]
 
 
-def split_into_buffers(items: Iterable[T], size: int, source: object = None) -> Iterator[list[T]]:
-    """Group items into lists of `size`; the last one may be shorter.
+def run(
+    texts: Iterable[str],
+    read: Callable[[int, str], Read],
+    answer: Callable[[list[Read], Batches], Iterable[T]],
+    buffer: int,
+    options: Options,
+    unit: str,
+    progress: bool,
+) -> Iterator[T]:
+    """The answers to a stream of texts, `buffer` of which are read before they are answered.
 
-    So is one after which `source`, of which the items are made, says that the next is not yet
-    there: it may have a method `at_hand`.
+    Args:
+        texts: the stream; may be endless. It may have a method `at_hand`, which says whether the
+            next text is there: if not, those before it are answered, unless a seed asks for the
+            same batches each time.
+        read: called with the number of a text, from 1 on, and the text.
+        answer: called with what was read of some texts; gives an answer to each.
+        buffer: greatest number of texts that are answered together.
+        options: of the search.
+        unit: what the bar counts.
+        progress: show a bar on standard error, which moves with every batch.
 
     Raises:
-        Exception: any exception of `items`, after the items before it have been yielded.
+        Exception: any exception of `texts` or `read`, after the answers to the texts before it.
     """
-    buffer: list[T] = []
-    at_hand: Callable[[], bool] = getattr(source, "at_hand", lambda: True)
+    items = (read(number, text) for number, text in enumerate(texts, start=1))
+    at_hand = getattr(texts, "at_hand", None) if options.seed is None else None
+    with progress_bar(unit, progress) as bar:
+        batches = Batches(options, bar)
+        for together in _buffers(items, buffer, at_hand):
+            yield from answer(together, batches)
+
+
+def _buffers(
+    items: Iterable[Read], size: int, at_hand: Callable[[], bool] | None
+) -> Iterator[list[Read]]:
+    buffer: list[Read] = []
     try:
         for item in items:
             buffer.append(item)
-            if len(buffer) >= size or not at_hand():
+            if len(buffer) >= size or at_hand and not at_hand():
                 yield buffer
                 buffer = []
     except Exception:
@@ -187,27 +232,18 @@ def split_into_buffers(items: Iterable[T], size: int, source: object = None) -> 
         yield buffer
 
 
-def one_or_many(
-    texts: str | Iterable[str], stream: Callable[..., Iterator[T]], unit: str, progress: bool
-) -> T | list[T]:
-    """The answer to one text, or the answers to several, by a method that streams.
-
-    A bar on standard error moves with the stream's own buffers; without one all texts share their
-    batches.
-    """
+def one_or_many(texts: str | Iterable[str], stream: Callable[..., Iterator[T]]) -> T | list[T]:
+    """The answer to one text, or the answers to several in common batches, by `stream`."""
     if isinstance(texts, str) or not isinstance(texts, Iterable):  # None and NaN are no texts
         return next(stream([texts]))
     lines = list(texts)
-    found = stream(lines) if progress else stream(lines, buffer=max(1, len(lines)))
-    return list(progress_bar(len(lines), unit, progress, found))
+    return list(stream(lines, buffer=max(1, len(lines))))
 
 
-def progress_bar(
-    total: int | None, unit: str, shown: bool, items: Iterable[Any] | None = None
-) -> Any:
-    """A bar on standard error, in a notebook a widget, over items; where not shown, nothing."""
+def progress_bar(unit: str, shown: bool, total: int = 0) -> Any:
+    """A bar on standard error, in a notebook a widget; where not shown, nothing."""
     if not shown:
-        return tqdm(items, total=total, disable=True)
+        return tqdm(total=total, disable=True)
     from tqdm.auto import tqdm as widget
 
-    return widget(items, total=total, unit=f" {unit}")
+    return widget(total=total, unit=f" {unit}")

@@ -7,7 +7,6 @@ print(summarizer.summarize("A long article.").text)
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, starmap
 from typing import Any, Self, Unpack, overload
 
 from vaswani_plugin.errors import UserError
@@ -16,7 +15,7 @@ from vaswani_plugin.inference.bundle import Pretrained
 from vaswani_plugin.inference.completion import UNKNOWN, Continuation
 from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.inference.options import Keywords, Options, takes_options
-from vaswani_plugin.inference.runner import one_line, one_or_many, split_into_buffers
+from vaswani_plugin.inference.runner import Batches, one_line, one_or_many, run
 from vaswani_plugin.search.options import PAPER_DECODING
 from vaswani_plugin.text.coding import SEPARATOR
 from vaswani_plugin.text.settings import TextSettings
@@ -94,7 +93,7 @@ class Summarizer(Pretrained):
         Raises:
             UserError: options that don't fit each other or the model.
         """
-        return one_or_many(articles, partial(self.stream, **options), "articles", progress)
+        return one_or_many(articles, partial(self.stream, progress=progress, **options))
 
     def stream(
         self,
@@ -102,6 +101,7 @@ class Summarizer(Pretrained):
         *,
         buffer: int = BUFFER,
         max_length: int | None = None,
+        progress: bool = False,
         **options: Unpack[Keywords],
     ) -> Iterator[Summary]:
         """Summarize a stream, `buffer` articles at a time; see `summarize`.
@@ -110,6 +110,7 @@ class Summarizer(Pretrained):
             articles: the stream.
             buffer: articles read before they are summarized.
             max_length: most tokens of a summary; None: the limit of the training.
+            progress: show a bar on standard error.
             options: of `Options`; there is one summary of an article.
 
         Returns:
@@ -126,19 +127,19 @@ class Summarizer(Pretrained):
         if chosen.nbest != 1:
             raise UserError("nbest: there is one summary of an article")
         search = chosen.search(self.beam or paper["beam"], paper["lenpen"])
-        lines = (one_line(text, f"article {n}") for n, text in enumerate(articles, start=1))
-        coded = (model.coder.encode_line(line) if line.strip() else () for line in lines)
-        buffers = split_into_buffers(coded, buffer, chosen.seed is None and articles)
-        given = search, most, chosen.batch_tokens, (SEPARATOR, UNKNOWN)
 
-        def summaries(number: int, articles: list[tuple[str, ...]]) -> Iterator[Summary]:
+        def read(number: int, text: str) -> tuple[str, ...]:
+            line = one_line(text, f"article {number}")
+            return model.coder.encode_line(line) if line.strip() else ()
+
+        def summaries(articles: list[tuple[str, ...]], batches: Batches) -> Iterator[Summary]:
             index = model.dictionary.index
-            read = [article[: self.article_tokens] for article in articles]
-            prompts = [[*map(index, units), index(SEPARATOR)] for units in read if units]
-            found = iter(model.search(prompts, *given, random=model.generator(chosen, number)))
-            for article, units in zip(articles, read, strict=True):
-                best = next(found)[0] if units else NOTHING  # the model reads no empty article
-                own = vars(best) | {"text": join_words(model.coder.decode(best.tokens))}
-                yield Summary(**own, article_tokens=len(article), read_tokens=len(units))
+            beginnings = [article[: self.article_tokens] for article in articles]
+            prompts = [[*map(index, units), index(SEPARATOR)] for units in beginnings if units]
+            continuations = iter(model.search(prompts, search, most, batches, (SEPARATOR, UNKNOWN)))
+            for article, units in zip(articles, beginnings, strict=True):
+                best = next(continuations)[0] if units else NOTHING  # an empty article isn't read
+                fields = vars(best) | {"text": join_words(model.coder.decode(best.tokens))}
+                yield Summary(**fields, article_tokens=len(article), read_tokens=len(units))
 
-        return chain.from_iterable(starmap(summaries, enumerate(buffers)))
+        return run(articles, read, summaries, buffer, chosen, "articles", progress)

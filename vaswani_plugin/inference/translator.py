@@ -10,7 +10,7 @@ bundle asks for it.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain, count, islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack, overload
 
@@ -18,6 +18,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle, Engine, Pretrained, load_engine
 from vaswani_plugin.inference.options import Keywords, Options, takes_options
 from vaswani_plugin.inference.runner import (
+    Batches,
     Hypothesis,
     Score,
     TextTooLong,
@@ -25,12 +26,9 @@ from vaswani_plugin.inference.runner import (
     Translation,
     encode,
     encode_whole,
-    in_batches,
     one_line,
     one_or_many,
-    progress_bar,
-    seed_of,
-    split_into_buffers,
+    run,
 )
 from vaswani_plugin.ranges import check_ranges, require_choice
 from vaswani_plugin.search.options import PAPER_DECODING, SearchOptions, length_penalty
@@ -166,8 +164,7 @@ class Translator(Pretrained):
             TextTooLong: a sentence is too long, and `long` is "error", the default.
             UserError: options that don't fit together.
         """
-        stream = partial(self.stream, progress=progress, **options)
-        return one_or_many(texts, stream, "texts", progress=False)  # batches move the bar
+        return one_or_many(texts, partial(self.stream, progress=progress, **options))
 
     def stream(
         self,
@@ -203,20 +200,16 @@ class Translator(Pretrained):
         """
         require_choice("long", long, *LONG)
         chosen, search = self._options(align, options)
-        one = partial(self.read, long=long, one_sentence=one_sentence)
-        read = (one(text, number=number) for number, text in enumerate(lines, start=1))
-        buffers = split_into_buffers(read, buffer, chosen.seed is None and lines)
 
-        def translations() -> Iterator[Translation]:
-            batches = count()  # each has a seed of its own
-            with progress_bar(0, "sentences", progress) as bar:
-                for sources in buffers:
-                    pieces = [piece for source in sources for piece in source.pieces]
-                    bar.total += len(pieces)
-                    decoded = iter(self._decode(pieces, chosen, search, batches, bar.update))
-                    yield from (self.join(source, decoded, chosen.nbest) for source in sources)
+        def read(number: int, text: str) -> Source:
+            return self.read(text, number=number, long=long, one_sentence=one_sentence)
 
-        return translations()
+        def translations(sources: list[Source], batches: Batches) -> Iterator[Translation]:
+            pieces = [piece for source in sources for piece in source.pieces]
+            decoded = iter(batches.answers(pieces, self._decoding(pieces, search)))
+            return (self.join(source, decoded, chosen.nbest) for source in sources)
+
+        return run(lines, read, translations, buffer, chosen, "sentences", progress)
 
     def read(
         self, text: str, *, number: int = 1, long: str = "error", one_sentence: bool = False
@@ -249,7 +242,8 @@ class Translator(Pretrained):
         self, pieces: Sequence[Sequence[str]], *, align: bool = False, **options: Unpack[Keywords]
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each of some pieces, the best one first: the second step."""
-        return self._decode(pieces, *self._options(align, options), count())
+        chosen, search = self._options(align, options)
+        return Batches(chosen).answers(pieces, self._decoding(pieces, search))
 
     def join(self, source: Source, decoded: Iterator[list[Hypothesis]], nbest: int) -> Translation:
         """The translation of a text from its pieces' hypotheses, the next items of `decoded`.
@@ -313,11 +307,12 @@ class Translator(Pretrained):
                 written = target, self._target_pipeline, names[1], self.longest_target, 0
                 encoded.append((read, encode_whole(*written)))
 
-        def answer(batch: list[int]) -> list[tuple[float, ...]]:
+        def answer(batch: list[int], _: int | None) -> list[tuple[float, ...]]:
             return self.engine.score(*zip(*(encoded[n] for n in batch), strict=True))
 
-        found = in_batches([max(pair, key=len) for pair in encoded], batch_tokens, answer)
-        scored = zip((target for _, target in encoded), found, strict=True)
+        batches = Batches(Options(batch_tokens=batch_tokens))
+        scores = batches.answers([max(pair, key=len) for pair in encoded], answer)
+        scored = zip((target for _, target in encoded), scores, strict=True)
         return [_joined_score([*islice(scored, n)], length_penalty) for n in counts]
 
     def attention(self, source: str, target: str | None = None) -> "Attention":
@@ -347,21 +342,10 @@ class Translator(Pretrained):
         paper["beam"] = self.settings.beam or paper["beam"]
         return chosen, chosen.search(**paper, print_alignment="hard" if align else None)
 
-    def _decode(
-        self,
-        pieces: Sequence[Sequence[str]],
-        options: Options,
-        search: SearchOptions,
-        batches: Iterator[int],
-        done: Callable[[int], object] = lambda count: None,
-    ) -> list[list[Hypothesis]]:
-        def answer(batch: list[int]) -> list[list[Hypothesis]]:
-            seed = seed_of(options.seed, next(batches))
-            found = self.engine.decode([pieces[n] for n in batch], search, seed)
-            done(len(batch))
-            return found
-
-        return in_batches(pieces, options.batch_tokens, answer)
+    def _decoding(
+        self, pieces: Sequence[Sequence[str]], search: SearchOptions
+    ) -> Callable[[list[int], int | None], list[list[Hypothesis]]]:
+        return lambda batch, seed: self.engine.decode([pieces[n] for n in batch], search, seed)
 
 
 def _joined_score(parts: list[tuple[Tokens, tuple[float, ...]]], alpha: float) -> Score:

@@ -182,8 +182,9 @@ class Search:
             own = [copy(tracker) for tracker in trackers]
             for tracker in own:
                 tracker.keep(torch.arange(len(limits), device=sources.device)[share])
-            part = batch.part(share)
-            members = [begin(part, options.beam, with_attention) for begin in starts]
+            part, members = batch.part(share), []
+            for begin in starts:
+                members.append(begin(part, options.beam, with_attention))
             ensemble = Ensemble(members, self.vocabulary, options.temperature, with_attention)
             given = first[share], prefix[share], limits[share]
             results[share] = BeamSearch(self, ensemble, own, *given).run()
@@ -421,17 +422,18 @@ def run_in_threads(work: Callable[[slice], None], shares: list[slice], inside: i
     """
     threads = torch.get_num_threads()
 
-    @torch.no_grad()
-    def run_share(share: slice) -> None:  # both settings are per thread
+    def prepare() -> None:  # both settings are per thread
+        torch.set_grad_enabled(False)
         if torch.get_num_threads() != inside:
             torch.set_num_threads(inside)
-        work(share)
 
     try:
-        if len(shares) == 1:
-            return run_share(shares[0])
-        with ThreadPoolExecutor(len(shares)) as pool:
-            list(pool.map(run_share, shares))
+        if len(shares) > 1:
+            with ThreadPoolExecutor(len(shares), initializer=prepare) as pool:
+                list(pool.map(work, shares))
+        else:
+            prepare()
+            work(shares[0])
     finally:
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
