@@ -37,10 +37,10 @@ def archs(
     """
     if not 5 <= vocab <= 10**9:
         raise UserError(f"--vocab {vocab}: must be at least 5 (4 special ones), at most a billion")
-    found = [(family, [r for r in family.rows if name in (None, r.name)]) for family in families()]
-    if name and not any(rows for _, rows in found):
+    chosen = [(family, [r for r in family.rows if name in (None, r.name)]) for family in families()]
+    if name and not any(rows for _, rows in chosen):
         raise UserError(f"no architecture {name}: `vaswani archs` lists them")
-    described = [(family, [describe(family, row, vocab) for row in rows]) for family, rows in found]
+    described = [(family, [describe(family, r, vocab) for r in rows]) for family, rows in chosen]
     if format == "json":
         every = [row for _, rows in described for row in rows]
         print(json.dumps(every[0] if name else every, indent=2))

@@ -151,8 +151,8 @@ def _argument(name: str, parameter: inspect.Parameter, hint: Any) -> tuple[list[
     kind, details = _plain(hint)
     several = typing.get_origin(kind) is list
     if several:
-        kind, more = _plain(typing.get_args(kind)[0])
-        details += more
+        kind, inner = _plain(typing.get_args(kind)[0])
+        details += inner
     if kind is bool:
         options["action"] = "store_true"
     else:
@@ -188,8 +188,8 @@ def _plain(hint: Any) -> tuple[Any, list]:
     if typing.get_origin(hint) is Annotated:
         hint, *details = typing.get_args(hint)
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        hint, more = _plain(hint)
-        details = more + details
+        hint, inner = _plain(hint)
+        details = inner + details
     if typing.get_origin(hint) is Literal:
         return str, [list(typing.get_args(hint)), *details]
     return hint, details

@@ -114,8 +114,8 @@ def export(
         without_tokenizer: huggingface: export no tokenizer; needed where none fits the model's
             text.
     """
-    given = (quantization, allow_layer_norm_eps, without_tokenizer)
-    for (flag, targets), value in zip(ONLY_FOR.items(), given, strict=True):
+    values = (quantization, allow_layer_norm_eps, without_tokenizer)
+    for (flag, targets), value in zip(ONLY_FOR.items(), values, strict=True):
         if value and to not in targets:
             raise UserError(f"{flag} means nothing with --to {to}; leave it out")
     if to == "fairseq":

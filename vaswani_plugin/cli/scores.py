@@ -290,10 +290,10 @@ def rescore(
     show({**counts, "rows": rows}, rescoring.as_table(rows), format)
 
 
-def _read_systems(given: list[str]) -> dict[str, list[Path]]:
+def _read_systems(arguments: list[str]) -> dict[str, list[Path]]:
     """The checkpoints of each NAME=FILE[:FILE...]."""
     systems: dict[str, list[Path]] = {}
-    for text in given:
+    for text in arguments:
         name, _, paths = text.partition("=")
         if not paths or not name.isidentifier() or name in ("score", "words", *systems):
             raise UserError(
@@ -306,10 +306,10 @@ def _read_systems(given: list[str]) -> dict[str, list[Path]]:
     return systems
 
 
-def _read_weights(given: list[str], names: list[str]) -> dict[str, float]:
+def _read_weights(arguments: list[str], names: list[str]) -> dict[str, float]:
     """The number of each NAME=NUMBER; names are those of the features."""
     weights: dict[str, float] = {}
-    for text in given:
+    for text in arguments:
         name, _, value = text.partition("=")
         if name not in names:
             raise UserError(f"--weights {text}: must be NAME=NUMBER of {', '.join(names)}")

@@ -247,8 +247,8 @@ def attention(
     translator = Translator.from_pretrained(model)
     merge = translator.pipeline.subwords if words else None
     if corpus is not None:
-        found = report.corpus_statistics(report.attend_corpus(translator, corpus, merge))
-        show(found, report.as_table(found), format)
+        statistics = report.corpus_statistics(report.attend_corpus(translator, corpus, merge))
+        show(statistics, report.as_table(statistics), format)
         return
     assert source is not None  # the other one of --source and --corpus
     attended = translator.attention(source, target)

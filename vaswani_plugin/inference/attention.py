@@ -83,10 +83,10 @@ class Attention:
     def of(cls, source: str, target: str, tokens: Sides, raw: RawAttention) -> "Attention":
         """Label the weights of an engine; `tokens` are of both sides, without ends of sentence."""
         sources, predicted = [*tokens[0], EOS], [*tokens[1], EOS]
-        read = [EOS, *tokens[1]]  # shifted by one, as in training
-        sides = (sources, sources), (read, read), (predicted, sources)
+        shifted = [EOS, *tokens[1]]  # shifted by one, as in training
+        sides = (sources, sources), (shifted, shifted), (predicted, sources)
         labels = dict(zip(KINDS, sides, strict=True))
-        kinds = {kind: HeadWeights(*labels[kind], found) for kind, found in raw.weights.items()}
+        kinds = {kind: HeadWeights(*labels[kind], heads) for kind, heads in raw.weights.items()}
         return cls(source, target, kinds, raw.unknown)
 
     def merged(self, subwords: str) -> "Attention":

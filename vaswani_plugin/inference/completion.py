@@ -5,7 +5,6 @@ Axes: B prompts, W beams, T new tokens.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -122,9 +121,9 @@ class TextCoder:
             )
         return Prompt(number, text, units[dropped:], tuple(warnings))
 
-    def completed(self, prompt: Prompt, found: Iterable[Continuation]) -> CompletedPrompt:
+    def completed(self, prompt: Prompt, bare: Iterable[Continuation]) -> CompletedPrompt:
         """A prompt with the texts of its continuations."""
-        continuations = (replace(one, text=self.added_text(prompt, one.tokens)) for one in found)
+        continuations = (replace(one, text=self.added_text(prompt, one.tokens)) for one in bare)
         return CompletedPrompt(prompt.text, prompt.units, tuple(continuations), prompt.warnings)
 
     def added_text(self, prompt: Prompt, tokens: Iterable[str]) -> str:
@@ -173,12 +172,20 @@ def complete(
             is_cut = limit_of[step.sentences] <= step.number
             log_p[..., stop].masked_fill_(is_cut[:, None], 0.0)
 
-    def continuation(found: Found, limit: int) -> Continuation:
-        tokens = tuple(dictionary[token] for token in found.tokens.tolist()[:-1])
-        log_p, ended = tuple(found.positional_scores.tolist()), len(tokens) < limit
-        return Continuation("", float(found.score), tokens, log_p if ended else log_p[:-1], ended)
+    def continuation(hypothesis: Found, limit: int) -> Continuation:
+        tokens = tuple(dictionary[token] for token in hypothesis.tokens.tolist()[:-1])
+        log_p, ended = tuple(hypothesis.positional_scores.tolist()), len(tokens) < limit
+        log_p = log_p if ended else log_p[:-1]
+        return Continuation("", float(hypothesis.score), tokens, log_p, ended)
 
-    more: dict[str, Any] = {"eos": stop, "tokens_to_suppress": suppressed, "random": random}
-    search = Search([model], dictionary, options, constraints=(leave_limit_unscored,), **more)
-    found = search.run(padded(read, dictionary.pad(), device), prompts=(limits, lengths))
-    return [[continuation(each, n) for each in best] for best, n in zip(found, limits, strict=True)]
+    search = Search(
+        [model],
+        dictionary,
+        options,
+        eos=stop,
+        tokens_to_suppress=suppressed,
+        constraints=(leave_limit_unscored,),
+        random=random,
+    )
+    best = search.run(padded(read, dictionary.pad(), device), prompts=(limits, lengths))
+    return [[continuation(each, n) for each in row] for row, n in zip(best, limits, strict=True)]

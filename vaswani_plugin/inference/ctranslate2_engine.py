@@ -69,12 +69,12 @@ class CTranslate2Engine:
     def __init__(self, folder: Path, device: str, compute_type: str, threads: int) -> None:
         ctranslate2 = import_ctranslate2()
         config = read_json(folder / CONFIG, "export the model again")
-        kind, _, number = device.partition(":")
-        place = {"device": kind, "device_index": int(number or 0), "intra_threads": threads}
+        device_type, _, number = device.partition(":")
+        place = {"device": device_type, "device_index": int(number or 0), "intra_threads": threads}
         self._load = partial(ctranslate2.Translator, str(folder.resolve()), **place)
         self._type, self._translator = compute_type, None
         LOADED.add(self)
-        in_bytes = self.translator.compute_type.startswith("int8") and kind == "cpu"
+        in_bytes = self.translator.compute_type.startswith("int8") and device_type == "cpu"
         if in_bytes and not config.get(INT8_FITS) and not has_vnni():
             # Sums of two products of bytes would overflow.
             advice = "export it again with --quantization int8"
@@ -98,8 +98,8 @@ class CTranslate2Engine:
         self, sources: Sequence[Tokens], options: SearchOptions, seed: int | None = None
     ) -> list[list[Hypothesis]]:
         """See `Engine`. Token scores are given only together with alignments."""
-        given, usual = asdict(options), asdict(SearchOptions(**PAPER_DECODING))
-        strange = [k for k in given if given[k] != usual[k] and k not in KNOWN_OPTIONS]
+        chosen, usual = asdict(options), asdict(SearchOptions(**PAPER_DECODING))
+        strange = [k for k in chosen if chosen[k] != usual[k] and k not in KNOWN_OPTIONS]
         if strange:
             raise UserError(f"the CTranslate2 engine has no {strange[0]}: use the exported bundle")
         return self._decode(_without_padding(sources), options)

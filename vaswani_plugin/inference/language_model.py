@@ -179,9 +179,9 @@ class LanguageModel(Pretrained):
         def completed(prompts: list[Prompt], batches: Batches) -> Iterator[CompletedPrompt]:
             numbers = [[*map(self.dictionary.index, prompt.units)] for prompt in prompts]
             seeds = [seed_of(chosen.seed, prompt.number) for prompt in prompts]
-            found = self.search(numbers, search, most, batches, (UNKNOWN,), stop == "end", seeds)
-            best = (continuations[: chosen.nbest] for continuations in found)
-            return map(self.coder.completed, prompts, best)
+            stops = stop == "end"
+            ranked = self.search(numbers, search, most, batches, (UNKNOWN,), stops, seeds)
+            return map(self.coder.completed, prompts, (each[: chosen.nbest] for each in ranked))
 
         together = chosen
         if chosen.seed is not None:  # each prompt has a seed, and a batch, of its own
@@ -212,8 +212,8 @@ class LanguageModel(Pretrained):
                 seed = seed if seeds is None else seeds[batch[0]]
                 random.manual_seed(random.seed() if seed is None else seed)
             rows = [prompts[place] for place in batch]
-            given = options, max_new_tokens, stop, suppressed, random
-            return complete(self.model, self.dictionary, rows, *given)
+            limits = max_new_tokens, stop, suppressed
+            return complete(self.model, self.dictionary, rows, options, *limits, random)
 
         return batches.answers(prompts, answer)
 

@@ -130,9 +130,9 @@ class StreamScorer:
         together = max(1, batch_tokens // max(window.stop - window.start for window in cut))
         with torch.no_grad():
             while batch := list(islice(rest, together)):
-                found = self._score(batch)
-                scores[batch[0].first : batch[-1].stop] = found.double().cpu().numpy()
-                advance(found.numel())
+                log_p = self._score(batch)
+                scores[batch[0].first : batch[-1].stop] = log_p.double().cpu().numpy()
+                advance(log_p.numel())
         return scores
 
     def dynamic(
@@ -149,17 +149,17 @@ class StreamScorer:
         trained = [weight.detach().clone() for weight in weights]
         try:
             for window in cut:
-                found = self._score([window])
-                scores[window.first : window.stop] = found.detach().double().cpu().numpy()
+                log_p = self._score([window])
+                scores[window.first : window.stop] = log_p.detach().double().cpu().numpy()
                 if not np.isfinite(scores[window.first : window.stop]).all():
                     where = f"the model fell apart after {window.first:,} of {len(scores):,} tokens"
                     advice = "give a smaller rate or a larger dynamic_decay"
                     raise UserError(f"dynamic_rate {rate:g}: {where}; {advice}")
-                gradients = torch.autograd.grad(-found.mean(), weights, materialize_grads=True)
+                gradients = torch.autograd.grad(-log_p.mean(), weights, materialize_grads=True)
                 with torch.no_grad():
                     torch._foreach_lerp_(weights, trained, decay)
                     torch._foreach_add_(weights, gradients, alpha=-rate)
-                advance(found.numel())
+                advance(log_p.numel())
         finally:
             with torch.no_grad():
                 torch._foreach_copy_(weights, trained)

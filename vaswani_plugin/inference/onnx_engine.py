@@ -60,8 +60,8 @@ class Graph:
     def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Compute all outputs, by name; each is a new tensor."""
         arrays = {name: tensor.contiguous().numpy() for name, tensor in inputs.items()}
-        found = map(torch.from_numpy, self.session.run(None, arrays))
-        return dict(zip(self.outputs, found, strict=True))
+        tensors = map(torch.from_numpy, self.session.run(None, arrays))
+        return dict(zip(self.outputs, tensors, strict=True))
 
 
 class OnnxTransformer(EncoderDecoderModel):
@@ -70,8 +70,8 @@ class OnnxTransformer(EncoderDecoderModel):
     decoder: None = None
 
     def __init__(self, folder: Path, padding_idx: int, threads: int) -> None:
-        own = read_json(folder / CONFIG, "export the model again")[OURS]
-        self.longest_source, self.longest_target = (own[name] for name in POSITIONS)
+        longest = read_json(folder / CONFIG, "export the model again")[OURS]
+        self.longest_source, self.longest_target = (longest[name] for name in POSITIONS)
         self.padding_idx = padding_idx
         self.encoder_graph = Graph(folder / ENCODER, threads)
         self.first = Graph(folder / DECODER, threads)
@@ -111,12 +111,12 @@ class OnnxBeams:
             self._reorder(parents, beams)
             graph, inputs = model.next, self.source | self.past
         self.beams = beams
-        found = graph.run({"input_ids": tokens.reshape(-1, 1), **inputs})
+        outputs = graph.run({"input_ids": tokens.reshape(-1, 1), **inputs})
         for name in model.past:
-            if (output := name.replace("past_key_values", "present")) in found:
-                (self.past if ".decoder." in name else self.source)[name] = found[output]
-        self.next_logits = found["logits"].view(sentences, beams, -1)
-        attention = found[model.weights_name].mean(dim=1)  # (R, 1, S)
+            if (output := name.replace("past_key_values", "present")) in outputs:
+                (self.past if ".decoder." in name else self.source)[name] = outputs[output]
+        self.next_logits = outputs["logits"].view(sentences, beams, -1)
+        attention = outputs[model.weights_name].mean(dim=1)  # (R, 1, S)
         return attention.view(sentences, beams, -1)
 
     def _reorder(self, parents: Tensor, beams: int) -> None:

@@ -169,14 +169,14 @@ class Parser(Pretrained):
         search = chosen.search(**paper)
         tracking = () if unconstrained else (self._grammar.start_tracking,)
 
-        def parse_of(words: tuple[str, ...], found: Hypothesis) -> Parse:
+        def parse_of(words: tuple[str, ...], hypothesis: Hypothesis) -> Parse:
             try:
-                bracketing = to_line(restore(found.tokens, words))
+                bracketing = to_line(restore(hypothesis.tokens, words))
             except BadTree:
                 if not unconstrained:
                     raise
                 bracketing = ""
-            return Parse(bracketing, found.score, found.tokens, found.token_scores)
+            return Parse(bracketing, hypothesis.score, hypothesis.tokens, hypothesis.token_scores)
 
         def parsed(
             sentences: list[tuple[tuple[str, ...], Tokens]], batches: Batches

@@ -51,11 +51,11 @@ def load_scorer(paths: Sequence[Path], data: Path, device: torch.device) -> Sear
     if languages is None:
         raise UserError(f"--data {data}: holds no binarized pairs of two languages")
     names = dictionary_names(*languages)
-    found = [load_model(path, data, Settings, names) for path in paths]
-    for loaded in found:
-        loaded.model.to(device)
+    members = [load_model(path, data, Settings, names) for path in paths]
+    for member in members:
+        member.model.to(device)
     return SearchEngine(
-        [loaded.searched() for loaded in found], found[0].source, found[0].target, device
+        [member.searched() for member in members], members[0].source, members[0].target, device
     )
 
 
@@ -155,8 +155,8 @@ class Lists:
         # sacreBLEU's corpus score uses the same counts; words are separated by spaces.
         counter = BLEU(tokenize="none", smooth_method="none", effective_order=True)
         golds = [[join_bpe(side[number]) for side in self.references] for number in self.list_of]
-        found = map(counter.sentence_score, self.words, golds)
-        return np.array([[*f.counts, *f.totals, f.sys_len, f.ref_len] for f in found])
+        scores = map(counter.sentence_score, self.words, golds)
+        return np.array([[*s.counts, *s.totals, s.sys_len, s.ref_len] for s in scores])
 
     def bleu(self, chosen: np.ndarray) -> float:
         """Corpus BLEU, 0 to 100, of hypotheses (N,)."""
@@ -205,10 +205,10 @@ def search_weights(dev: Lists, names: Sequence[str]) -> dict[str, float]:
         shares = np.clip(share + steps / 2, 0, 1) if len(names) > 2 else [0.0]
         for b, a in product(sorted(length + steps, key=abs), shares):
             values = [1 - a, a, b] if len(names) > 2 else [1.0, b]
-            found = {n: v / spread[n] for n, v in zip(names, values, strict=True)}
-            score = dev.bleu(dev.best(dev.scores(found)))
+            scaled = {n: v / spread[n] for n, v in zip(names, values, strict=True)}
+            score = dev.bleu(dev.best(dev.scores(scaled)))
             if score > best + 1e-9:
-                best, weights, point = score, found, (a, b)
+                best, weights, point = score, scaled, (a, b)
         (share, length), width = point, width * 2 / (GRID - 1)
     total = sum(map(abs, weights.values()))
     return {name: float(weight / total) for name, weight in weights.items()}
@@ -226,13 +226,13 @@ def make_rows(
     """
 
     def row(title: str, weights: Mapping[str, float] | None) -> dict[str, Any]:
-        found: dict[str, Any] = {"system": title, "weights": weights}
+        columns: dict[str, Any] = {"system": title, "weights": weights}
         for part, lists in (("dev_bleu", dev), ("test_bleu", test)):
-            found[part] = None
+            columns[part] = None
             if lists is not None and lists.references:
                 chosen = lists.best(lists.scores(weights)) if weights else lists.oracle()
-                found[part] = lists.bleu(chosen)
-        return found
+                columns[part] = lists.bleu(chosen)
+        return columns
 
     rows = [row("baseline", {SCORE: 1.0})]
     if dev is not None:
@@ -254,7 +254,7 @@ def as_table(rows: list[dict[str, Any]]) -> str:
 
 def read_nbest(path: Path) -> list[list[tuple[str, float]]]:
     """The lists of a file, each of texts and scores, in the order of their ids, from 0 on."""
-    found: dict[int, list[tuple[str, float]]] = {}
+    lists: dict[int, list[tuple[str, float]]] = {}
     last = -1
     for number, line in enumerate(read_text(path), 1):
         fields = _HYPOTHESIS.match(line)
@@ -264,13 +264,13 @@ def read_nbest(path: Path) -> list[list[tuple[str, float]]]:
                 "(docs/how-to/rescore.md makes it from the output of fairseq-generate)"
             )
         before, last = last, int(fields[1])
-        if last != before and last in found:
+        if last != before and last in lists:
             raise UserError(f"{path}, line {number}: sentence {last} comes again: two lists?")
-        found.setdefault(last, []).append((fields[2].strip(), float(fields[3])))
-    count, first = max(found) + 1, first_gap(found)
+        lists.setdefault(last, []).append((fields[2].strip(), float(fields[3])))
+    count, first = max(lists) + 1, first_gap(lists)
     if first < count:
         raise UserError(
-            f"{path}: no hypotheses of sentence {first} ({count - len(found)} of {count} sentences "
+            f"{path}: no hypotheses of sentence {first} ({count - len(lists)} of {count} sentences "
             "missing; ids count from 0)"
         )
-    return [found[i] for i in range(count)]
+    return [lists[i] for i in range(count)]

@@ -76,22 +76,22 @@ class SearchEngine:
         )
         rows = source_rows(sources, self.source, self.device)
         try:
-            found = search.run(rows)
+            hypotheses = search.run(rows)
         except torch.OutOfMemoryError as error:
             sentences, longest = rows.shape
             raise UserError(
                 f"the GPU's memory does not hold {sentences} sentences of up to {longest} tokens: "
                 f"give less than --batch-tokens {sentences * longest}, or decode on the CPU"
             ) from error
-        return [list(map(self._decoded, hypotheses)) for hypotheses in found]
+        return [list(map(self._decoded, of_source)) for of_source in hypotheses]
 
-    def _decoded(self, found: Found) -> Hypothesis:
+    def _decoded(self, hypothesis: Found) -> Hypothesis:
         return Hypothesis(
             text="",
-            tokens=tuple(self.target.string(found.tokens.tolist()).split()),
-            score=float(found.score),
-            token_scores=tuple(found.positional_scores.float().tolist()),
-            alignment=tuple((int(s), int(t)) for s, t in found.alignment),
+            tokens=tuple(self.target.string(hypothesis.tokens.tolist()).split()),
+            score=float(hypothesis.score),
+            token_scores=tuple(hypothesis.positional_scores.float().tolist()),
+            alignment=tuple((int(s), int(t)) for s, t in hypothesis.alignment),
         )
 
     @torch.no_grad()
@@ -105,8 +105,8 @@ class SearchEngine:
         index, pad, end = self.target.index, self.target.pad(), self.target.eos()
         golds = [[*map(index, tokens), end] for tokens in targets]
         previous = padded([[end, *gold[:-1]] for gold in golds], pad, self.device)  # (R, T)
-        read = source_rows([*places], self.source, self.device)
-        pairs = read, torch.tensor(rows, device=self.device), previous
+        numbers = source_rows([*places], self.source, self.device)
+        pairs = numbers, torch.tensor(rows, device=self.device), previous
         target = padded(golds, pad, self.device)
         log_p = [self.log_probabilities(model, *pairs, target) for model in self.models]
         mean = torch.stack(log_p).logsumexp(dim=0) - math.log(len(log_p))
@@ -138,12 +138,12 @@ def projected_log_probabilities(
     (n, V) of (n, D). Returns natural logarithms (N,), at least in float32.
     """
     rows = max(1, SCORED_TOGETHER // vocabulary)
-    found = []
+    log_p = []
     for x, gold in zip(torch.split(features, rows), torch.split(targets, rows), strict=True):
         logits = project(x)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        found.append(-F.cross_entropy(logits, gold, reduction="none"))
-    return torch.cat(found)
+        log_p.append(-F.cross_entropy(logits, gold, reduction="none"))
+    return torch.cat(log_p)
 
 
 def dtype_of(dtype: str | torch.dtype | None) -> torch.dtype | None:
@@ -151,10 +151,10 @@ def dtype_of(dtype: str | torch.dtype | None) -> torch.dtype | None:
     if dtype is None:
         return None
     name = str(dtype).removeprefix("torch.")
-    found = getattr(torch, name, None)
-    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+    precision = getattr(torch, name, None)
+    if not isinstance(precision, torch.dtype) or not precision.is_floating_point:
         raise UserError(f"dtype is {name!r}, which is no type of weights: give float16")
-    return found
+    return precision
 
 
 class TorchEngine(SearchEngine):
@@ -181,9 +181,9 @@ class TorchEngine(SearchEngine):
         ids = [[*map(dictionary.index, tokens)] for tokens, dictionary in sides]
         unknown = ids[0].count(self.source.unk()), ids[1].count(self.target.unk())
         tokens = torch.tensor([[*ids[0], self.source.eos()]], device=self.device)
-        read = torch.tensor([[self.target.eos(), *ids[1]]], device=self.device)  # shifted right
+        shifted = torch.tensor([[self.target.eos(), *ids[1]]], device=self.device)
         model: Any = self.models[0]
-        weights = model.attention(tokens, read)
+        weights = model.attention(tokens, shifted)
         arrays = {kind: heads.float().cpu().numpy() for kind, heads in weights.items()}
         return RawAttention(arrays, unknown)
 

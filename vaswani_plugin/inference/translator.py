@@ -254,14 +254,14 @@ class Translator(Pretrained):
         shown: list[list[str]] = []  # of each sentence: the texts of its hypotheses
         for sentence in source.sentences:
             if sentence.pieces:
-                found = join_pieces([(len(piece), next(decoded)) for piece in sentence.pieces])
-                parts.append((len(sentence.tokens), found))
-                lines = (" ".join(each.tokens) for each in found[:nbest])
+                joined = join_pieces([(len(piece), next(decoded)) for piece in sentence.pieces])
+                parts.append((len(sentence.tokens), joined))
+                lines = (" ".join(each.tokens) for each in joined[:nbest])
                 shown.append(list(map(self.pipeline.decode, lines)))
         tokens = tuple(token for sentence in source.sentences for token in sentence.tokens)
         hypotheses = tuple(
-            found._replace(text=join_sentences(texts, self.target_language))
-            for found, *texts in zip(join_pieces(parts)[:nbest], *shown, strict=False)
+            whole._replace(text=join_sentences(texts, self.target_language))
+            for whole, *texts in zip(join_pieces(parts)[:nbest], *shown, strict=False)
         )
         if not hypotheses:
             kept = "" if source.text.isspace() else " ".join(source.text.splitlines())
@@ -303,9 +303,9 @@ class Translator(Pretrained):
                 sides = [lines[:1], lines[1:]]
             counts.append(len(sides[0]))
             for source, target in zip(*sides, strict=True):
-                read = encode_whole(source, self.pipeline, names[0], self.longest_source)
-                written = target, self._target_pipeline, names[1], self.longest_target, 0
-                encoded.append((read, encode_whole(*written)))
+                tokens = encode_whole(source, self.pipeline, names[0], self.longest_source)
+                longest, pipeline = self.longest_target, self._target_pipeline
+                encoded.append((tokens, encode_whole(target, pipeline, names[1], longest, 0)))
 
         def answer(batch: list[int], _: int | None) -> list[tuple[float, ...]]:
             return self.engine.score(*zip(*(encoded[n] for n in batch), strict=True))

@@ -49,8 +49,8 @@ def fused_attention(
             return restricted_attention(query, key, value, mask, dropout, scale), None
         is_few = key.size(-2) <= FEW_KEYS and runs_on_host(key.device)
         if is_few and torch.is_autocast_enabled("cpu"):
-            given = query, key, value, mask, scale, is_causal, dropout
-            return scaled_dot_product_attention(*given)[0], None
+            options: Any = scale, is_causal, dropout
+            return scaled_dot_product_attention(query, key, value, mask, *options)[0], None
         if is_causal and query.size(-2) < key.size(-2):
             # PyTorch's `is_causal` takes queries for the first positions; here they are the last.
             mask = causal_mask(query.size(-2), key.size(-2), device=query.device)

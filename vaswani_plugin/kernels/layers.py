@@ -107,8 +107,8 @@ class FusedAddNorm(Replacement, AddNorm):
         drops = self.training and 0 < round(self.dropout * LEVELS) < LEVELS
         if not (drops and applies_to(x, sublayer_output, under_autocast=True)):
             return self.as_written(x, sublayer_output)
-        given = self.norm.weight, self.norm.bias, self.dropout, self.norm.eps
-        return _DropAddNorm.apply(x, sublayer_output.to(x.dtype), *given)
+        y, norm = sublayer_output.to(x.dtype), self.norm
+        return _DropAddNorm.apply(x, y, norm.weight, norm.bias, self.dropout, norm.eps)
 
 
 class SameDropout(TorchFunctionMode):

@@ -62,8 +62,8 @@ def packed_by_head(heads: int, *parts: tuple[nn.Linear, float]) -> PackedLinear:
     """Join projections of one input, each with a factor; the outputs of a head are contiguous."""
 
     def joined(name: str) -> Tensor:
-        own = [f * getattr(linear, name).unflatten(0, (heads, -1)) for linear, f in parts]
-        return torch.cat(own, dim=1).flatten(0, 1)
+        by_head = [f * getattr(linear, name).unflatten(0, (heads, -1)) for linear, f in parts]
+        return torch.cat(by_head, dim=1).flatten(0, 1)
 
     return PackedLinear(joined("weight"), joined("bias"))
 
@@ -180,8 +180,8 @@ class SourceMemory:
                 self.bias = hidden.expand(-1, heads, -1, -1).flatten(0, 1)  # (B H, 1, S)
         query = self.attention.query(x).view(sentences, beams, heads, d_k)
         query = query.transpose(1, 2).flatten(0, 1)  # (B H, W, K)
-        given, bias = (query, self.keys_values[..., :d_k].transpose(1, 2)), self.bias
-        scores = torch.bmm(*given) if bias is None else torch.baddbmm(bias, *given)
+        keys, bias = self.keys_values[..., :d_k].transpose(1, 2), self.bias
+        scores = torch.bmm(query, keys) if bias is None else torch.baddbmm(bias, query, keys)
         weights = scores.softmax(-1)
         attended = torch.bmm(weights, self.keys_values[..., d_k:]).unflatten(0, (sentences, heads))
         attended = attended.transpose(1, 2).reshape(sentences, beams, -1)  # (B, W, H V)

@@ -40,16 +40,16 @@ def structure(module: nn.Module) -> Hashable:
 
 def options(module: nn.Module) -> Hashable:
     """Return the classes of a module's parts, what is set in them, and whether they are touched."""
-    found: list[Any] = []
+    settings: list[Any] = []
     for part in module.modules():
-        found += type(part), type(part).forward, is_touched(part), *part._modules
-        own = vars(part)
-        for name in sorted(own.keys() - _OF_EVERY_MODULE):
-            value = own[name]
+        settings += type(part), type(part).forward, is_touched(part), *part._modules
+        attributes = vars(part)
+        for name in sorted(attributes.keys() - _OF_EVERY_MODULE):
+            value = attributes[name]
             is_function = callable(value) and not isinstance(value, nn.Module)
             if value is None or is_function or isinstance(value, (int, float, str, tuple)):
-                found += name, value
-    return tuple(found)
+                settings += name, value
+    return tuple(settings)
 
 
 def twin(module: nn.Module, rows: dict[int, int] | None = None, on_cpu: bool = True) -> nn.Module:

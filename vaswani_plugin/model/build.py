@@ -149,8 +149,8 @@ def _feed_forward(cfg: Configuration) -> FeedForward:
 
 def _add_norm(cfg: Configuration) -> AddNorm | PreNorm:
     """Section 3.1."""
-    kind = PreNorm if cfg.norm == "pre" else AddNorm
-    return kind(cfg.d_model, cfg.dropout, cfg.layer_norm_eps)
+    layer = PreNorm if cfg.norm == "pre" else AddNorm
+    return layer(cfg.d_model, cfg.dropout, cfg.layer_norm_eps)
 
 
 def _last_norm(cfg: Configuration) -> nn.LayerNorm | None:
@@ -192,15 +192,15 @@ class WithoutInitialWeights(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """See `TorchFunctionMode`; the tensor is the first argument, or named."""
-        given = kwargs or {}
+        options = kwargs or {}
         if func is torch.empty and self.left is not None:
             self.left[shape := torch.Size(args if isinstance(args[0], int) else args[0])] -= 1
             if self.left[shape] < 0:
                 asked = f"asks for more weights of shape {tuple(shape)} than it holds"
                 raise UserError(f"its configuration {asked}; use files that were saved together")
         if func in self.DRAWS or getattr(func, "__module__", None) == "torch.nn.init":
-            return args[0] if args else given["tensor"]
-        return func(*args, **given)
+            return args[0] if args else options["tensor"]
+        return func(*args, **options)
 
 
 def _embedding(cfg: Configuration, dictionary: SizedDictionary) -> Embedding:

@@ -120,8 +120,8 @@ def family_of(name: str) -> Family | None:
     models = [model for model in known if name.startswith(model)]
     if not models and not name.startswith("vaswani_"):
         return None
-    found = known[max(models, key=len, default=TRANSFORMER)]
-    return resolve_name(found) if isinstance(found, str) else found
+    record = known[max(models, key=len, default=TRANSFORMER)]
+    return resolve_name(record) if isinstance(record, str) else record
 
 
 def row_of(arch: str) -> "tuple[Family, Architecture]":

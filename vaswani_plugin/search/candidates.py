@@ -72,13 +72,13 @@ def diverse_candidates(
     chosen = log_p.new_zeros(log_p.size(0), 1, log_p.size(2))
     collected = []
     for group in range(groups):
-        own = slice(0, 1) if log_p.size(1) == 1 else slice(group * w, (group + 1) * w)
-        count = min(2 * w, log_p[:, own].size(1) * log_p.size(2) - 1)
-        _, places = best(log_p[:, own] - strength * chosen, so_far[:, own], count)
+        beams = slice(0, 1) if log_p.size(1) == 1 else slice(group * w, (group + 1) * w)
+        count = min(2 * w, log_p[:, beams].size(1) * log_p.size(2) - 1)
+        _, places = best(log_p[:, beams] - strength * chosen, so_far[:, beams], count)
         tokens = places % log_p.size(2)
         going_on = open_groups[:, group, None] & (torch.arange(count, device=places.device) < w)
         chosen.scatter_add_(2, tokens[:, None], going_on[:, None].to(chosen))
-        values = (log_p[:, own] + so_far[:, own, None]).flatten(1).gather(1, places)
+        values = (log_p[:, beams] + so_far[:, beams, None]).flatten(1).gather(1, places)
         collected.append((values, tokens, places // log_p.size(2)))
     return Candidates(*(torch.stack(x, dim=1) for x in zip(*collected, strict=True)))
 

@@ -136,10 +136,10 @@ class FinishedHypotheses:
         self.histories = Histories._make(wide)  # of none yet: any will do
         self.done = torch.zeros(searches, dtype=torch.bool, device=device)
 
-    def enter(self, ends: Tensor, found: Histories) -> None:
+    def enter(self, ends: Tensor, candidates: Histories) -> None:
         """Add candidates (B, C), the end included, where `ends` (B, C) is True; keep the best."""
-        length = found.tokens.size(2)
-        score = self.rules.score(found.log_p[:, :, -1], length)
+        length = candidates.tokens.size(2)
+        score = self.rules.score(candidates.log_p[:, :, -1], length)
         rank = self.rules.rank(score, length - 1).masked_fill(~ends, -math.inf)
         ranks = torch.cat((self.rank, rank), dim=1)
         self.rank, order = ranks.topk(self.rank.size(1), dim=1)
@@ -147,13 +147,13 @@ class FinishedHypotheses:
 
         def best(old: Tensor, new: Tensor) -> Tensor:
             if old.dim() > 2:  # by now hypotheses may be longer
-                more = [0, 0] * (old.dim() - 3) + [0, new.size(2) - old.size(2)]
-                old = F.pad(old, more)
+                padding = [0, 0] * (old.dim() - 3) + [0, new.size(2) - old.size(2)]
+                old = F.pad(old, padding)
             return _take(torch.cat((old, new), dim=1), rows)
 
         self.score = best(self.score, score)
-        self.length = best(self.length, torch.full_like(found.tokens[:, :, 0], length))
-        pairs: Any = zip(self.histories, found, strict=True)
+        self.length = best(self.length, torch.full_like(candidates.tokens[:, :, 0], length))
+        pairs: Any = zip(self.histories, candidates, strict=True)
         self.histories = Histories._make(x if x is None else best(x, y) for x, y in pairs)
 
     def keep(self, searches: Tensor) -> None:
@@ -170,12 +170,12 @@ class FinishedHypotheses:
         score, ranks = self.score[searches].cpu(), self.rank[searches].tolist()
         lengths, none = self.length[searches].tolist(), torch.empty(0, device="cpu")
         results: list[list[Found]] = [[] for _ in ranks]
-        for row, found in enumerate(results):
+        for row, of_search in enumerate(results):
             for place, rank in enumerate(ranks[row]):
                 if rank > -math.inf:
                     here = row, place, slice(lengths[row][place])
                     seen = none if attention is None else attention[here].T.clone()
-                    own = tokens[here].clone(), score[row, place], seen, none
-                    found.append(Found(*own, positional[here].clone()))
-            found.sort(key=lambda hypothesis: -hypothesis.score.item())
+                    fields = tokens[here].clone(), score[row, place], seen, none
+                    of_search.append(Found(*fields, positional[here].clone()))
+            of_search.sort(key=lambda hypothesis: -hypothesis.score.item())
         return results

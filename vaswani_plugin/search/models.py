@@ -258,7 +258,7 @@ def padded(
     """Return numbers of tokens as one tensor (B, T), padded on the right or on the left."""
     longest = max(map(len, rows))
     filled = ((row, [pad] * (longest - len(row))) for row in rows)
-    whole = [[*more, *row] if on_the_left else [*row, *more] for row, more in filled]
+    whole = [[*padding, *row] if on_the_left else [*row, *padding] for row, padding in filled]
     return torch.tensor(whole, dtype=torch.long, device=device)
 
 

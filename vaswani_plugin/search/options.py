@@ -55,8 +55,7 @@ class SearchOptions:
             UserError: a value is out of its range, or options contradict each other.
         """
         unset = {"sampling_topk": -1, "sampling_topp": -1, "length_penalty": self.length_penalty}
-        given = vars(self).items()
-        check_ranges(**{name: value for name, value in given if value != unset.get(name)})
+        check_ranges(**{k: v for k, v in vars(self).items() if v != unset.get(k)})
         truncations = sum(most > 0 for most in (self.sampling_topk, self.sampling_topp))
         if truncations and not self.sampling:
             raise UserError("top-k and top-p go with sampling")

@@ -114,10 +114,10 @@ class Search:
         random: torch.Generator | None = None,
     ) -> None:
         for number, model in enumerate(models, start=1):
-            own = model.dictionary
-            if own is not None and own != dictionary:
+            known = model.dictionary
+            if known is not None and known != dictionary:
                 raise UserError(
-                    f"model {number} of {len(models)} has another target dictionary ({len(own)} "
+                    f"model {number} of {len(models)} has another target dictionary ({len(known)} "
                     f"tokens) than the task ({len(dictionary)}); an ensemble needs models that "
                     f"were trained on the same binarized data"
                 )
@@ -179,15 +179,15 @@ class Search:
         with_attention = options.print_alignment is not None
 
         def search(share: slice) -> None:
-            own = [copy(tracker) for tracker in trackers]
-            for tracker in own:
+            copies = [copy(tracker) for tracker in trackers]
+            for tracker in copies:
                 tracker.keep(torch.arange(len(limits), device=sources.device)[share])
             part, members = batch.part(share), []
             for begin in starts:
                 members.append(begin(part, options.beam, with_attention))
             ensemble = Ensemble(members, self.vocabulary, options.temperature, with_attention)
-            given = first[share], prefix[share], limits[share]
-            results[share] = BeamSearch(self, ensemble, own, *given).run()
+            rows = first[share], prefix[share], limits[share]
+            results[share] = BeamSearch(self, ensemble, copies, *rows).run()
 
         # A step multiplies each row with every weight of the decoders.
         work = len(limits) * options.beam * self.decoder_weights
@@ -199,10 +199,11 @@ class Search:
                 end = one.tokens[-1:], scores[0], one.attention[..., :1], one.alignment
                 results[place] = [Found(*end, scores)]
         if options.print_alignment == "hard":
-            for found, source in zip(results, sources.cpu(), strict=True):
-                for place, one in enumerate(found):
-                    given = one.attention.T, source, one.tokens, self.pad, self.eos
-                    found[place] = one._replace(alignment=hard_alignment(*given))
+            special = self.pad, self.eos
+            for hypotheses, source in zip(results, sources.cpu(), strict=True):
+                for place, one in enumerate(hypotheses):
+                    pairs = hard_alignment(one.attention.T, source, one.tokens, *special)
+                    hypotheses[place] = one._replace(alignment=pairs)
         return results
 
     def _limits(self, sources: Tensor, prefix: Tensor) -> tuple[list[int], np.ndarray]:
@@ -289,7 +290,7 @@ class BeamSearch:
         """Choose the candidates, a chunk of the sentences at a time."""
         elements = CHUNK if self.on_host else DEVICE_CHUNK
         rows = max(1, elements // (self.ensemble.vocabulary * self.latest.size(1)))
-        found = []
+        chunks = []
         for begin in range(0, len(self.sentences), rows):
             part = slice(begin, begin + rows)
             log_p = self.ensemble.log_probabilities(part)
@@ -298,19 +299,20 @@ class BeamSearch:
                 broken = "the model's scores are not numbers (NaN): its weights are broken"
                 raise UserError(f"{broken}; use another checkpoint")
             self._constrain(step, part, log_p)
-            found.append(self._choose(log_p, part))
-        joined = found[0] if len(found) == 1 else map(torch.cat, zip(*found, strict=True))
+            chunks.append(self._choose(log_p, part))
+        joined = chunks[0] if len(chunks) == 1 else map(torch.cat, zip(*chunks, strict=True))
         return Candidates(*(x.flatten(0, 1) for x in joined))
 
     def _choose(self, log_p: Tensor, part: slice) -> Candidates:
-        options, given = self.options, (log_p, self.log_p[part], self.options.beam)
+        options, so_far, beam = self.options, self.log_p[part], self.options.beam
         if options.sampling:
-            top = options.sampling_topk, options.sampling_topp
-            return sampled_candidates(*given, *top, self.search.random)
+            k, p = options.sampling_topk, options.sampling_topp
+            return sampled_candidates(log_p, so_far, beam, k, p, self.search.random)
         if self.groups == 1:
-            return best_candidates(*given)
+            return best_candidates(log_p, so_far, beam)
         is_open = ~self.finished.done.view(-1, self.groups)[part]
-        return diverse_candidates(*given, self.groups, options.diverse_beam_strength, is_open)
+        strength = options.diverse_beam_strength
+        return diverse_candidates(log_p, so_far, beam, self.groups, strength, is_open)
 
     def _constrain(self, number: int, part: slice, log_p: Tensor) -> None:
         """Apply the constraints; tokens that the prefix forces are exempt from the options'."""
@@ -353,8 +355,8 @@ class BeamSearch:
             self.any_finished = True
             entered = Candidates(*(x[:, : self.rules.may_end(w)] for x in candidates))
             is_end = ends[:, : entered.tokens.size(1)] & entered.log_probabilities.gt(-torch.inf)
-            found = self.open.extended(entered.beams, entered.tokens, entered.log_probabilities)
-            self.finished.enter(is_end & ~self.finished.done[:, None], found)
+            extended = self.open.extended(entered.beams, entered.tokens, entered.log_probabilities)
+            self.finished.enter(is_end & ~self.finished.done[:, None], extended)
             order = ends.byte().argsort(dim=1, stable=True)[:, :w]
             log_p, tokens, beams = (x.gather(1, order) for x in candidates)
             log_p = log_p.masked_fill(tokens.eq(self.search.eos), -torch.inf)  # where too few go on
@@ -382,15 +384,15 @@ class BeamSearch:
         if 8 * int(done.sum()) < len(done):
             return
         dropped, kept = done.nonzero()[:, 0], (~done).nonzero()[:, 0]
-        found = iter(self.finished.hypotheses(all_rows(dropped, self.groups)))
+        hypotheses = iter(self.finished.hypotheses(all_rows(dropped, self.groups)))
         for sentence in self.sentences[dropped].tolist():
-            own = [hypothesis for _ in range(self.groups) for hypothesis in next(found)]
-            if not own:
+            finished = [hypothesis for _ in range(self.groups) for hypothesis in next(hypotheses)]
+            if not finished:
                 raise UserError(
                     "no output of a sentence meets all constraints; take some back (no repeated "
                     "n-grams, a prefix, allowed tokens, a least length), or raise --max-len-b"
                 )
-            self.results[sentence] = sorted(own, key=lambda h: -h.score.item())
+            self.results[sentence] = sorted(finished, key=lambda h: -h.score.item())
         self.sentences = self.sentences[kept]
         if not len(kept):
             return
@@ -450,5 +452,5 @@ def hard_alignment(
     is_source, is_target = (x.ne(pad) & x.ne(eos) for x in (source, target))
     if not bool(is_source.any()) or not bool(is_target.any()):
         return []
-    found = attention[is_target][:, is_source].argmax(dim=1)
-    return [(word, number) for number, word in enumerate(found.tolist())]
+    words = attention[is_target][:, is_source].argmax(dim=1)
+    return [(word, number) for number, word in enumerate(words.tolist())]
