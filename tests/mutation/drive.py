@@ -36,6 +36,7 @@ ROOMS = {
     "metrics": ["tests/cli", "tests/contracts/test_refusals.py"],
     "fairseq_plugin": ["tests/test_registration.py", "tests/faults", "tests/distributed"],
     "text": ["tests/data_prep", "tests/contracts"],
+    "files": ["tests/data_prep", "tests/contracts"],
 }
 OF_SEARCH = [
     f"tests/search/test_{name}.py" for name in ("constraints", "options", "equals_fairseq")

@@ -17,6 +17,7 @@ from typing import Any
 from torch import nn
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.kernels.attention import applies_to, fused_attention
 from vaswani_plugin.kernels.matrix_library import chosen_library
 from vaswani_plugin.kernels.packed import Packing
 from vaswani_plugin.modules.attention import MultiHeadAttention
@@ -44,22 +45,21 @@ def accelerate(model: nn.Module) -> nn.Module:
 
     In evaluation mode it gets no kernels that only serve training.
     """
-    from vaswani_plugin.kernels import attention, layers
+    wanted, kinds = wanted_kernels(), list[Any]()
+    linear = "linear" in wanted and chosen_library() == "onednn"
+    if linear or ("add_norm" in wanted and model.training):
+        from vaswani_plugin.kernels import layers
 
-    wanted = wanted_kernels()
-    kinds: list[type[layers.Replacement]] = []
-    if "linear" in wanted and chosen_library() == "onednn":
-        kinds.append(layers.OneDNNLinear)
-    if "add_norm" in wanted and model.training:
-        kinds.append(layers.FusedAddNorm)
+        kinds += [layers.OneDNNLinear] if linear else []
+        kinds += [layers.FusedAddNorm] if "add_norm" in wanted and model.training else []
     module: Any
     for module in list(model.modules()):
-        for name, child in list(module.named_children()):
+        for name, child in list(module.named_children() if kinds else ()):
             if (kernel := layers.replacement_of(child, kinds)) is not None:
                 setattr(module, name, kernel.train(child.training))
         if "attention" in wanted and isinstance(module, MultiHeadAttention):
-            if attention.applies_to(module):
-                module.attend = attention.fused_attention
+            if applies_to(module):
+                module.attend = fused_attention
     if "fused_loss" in wanted and hasattr(model, "projected_loss"):  # only training has a loss
         from vaswani_plugin.kernels.fused_loss import fused_loss_of
 
