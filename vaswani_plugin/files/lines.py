@@ -97,10 +97,10 @@ class PipedLines:
         return True
 
     def _read(self) -> None:
-        found = os.read(self.file, 1 << 18)
-        *whole, self.rest = (self.rest + found).split(b"\n")
+        data = os.read(self.file, 1 << 18)
+        *whole, self.rest = (self.rest + data).split(b"\n")
         self.lines.extend(line + b"\n" for line in whole)
-        self.ended = not found
+        self.ended = not data
         self.lines.extend([self.rest] if self.ended and self.rest else [])
 
 

@@ -64,8 +64,7 @@ def _start_worker(factory: Callable[[], Callable[[Block], Any]]) -> None:
 
 
 def _end_with_parent() -> None:
-    parent = parent_process()
-    assert parent is not None
+    parent: Any = parent_process()
     parent.join()
     os._exit(1)
 
@@ -121,9 +120,7 @@ def map_blocks(
 
 def _counter(separator: str | None) -> Callable[[Block], Counter[str]]:
     def count(block: Block) -> Counter[str]:
-        counts: Counter[str] = Counter()
-        for line in block.lines():
-            counts.update(line.split(separator))
+        counts = Counter(chain.from_iterable(line.split(separator) for line in block.lines()))
         del counts[""]
         return counts
 
@@ -138,8 +135,8 @@ def word_counts(paths: Iterable[str], workers: int, separator: str | None = None
     counts: Counter[str] = Counter()
     for path in paths:
         before = counts.total()
-        for found in map_blocks(partial(_counter, separator), path, workers, COUNTED_BLOCK):
-            counts.update(found)
+        for of_block in map_blocks(partial(_counter, separator), path, workers, COUNTED_BLOCK):
+            counts.update(of_block)
         if counts.total() == before:
             raise UserError(f"{path}: the file holds no words")
     return counts

@@ -60,10 +60,7 @@ def _flush_stdout() -> None:
 
 
 def _silence_stdout() -> None:
-    """Discards what is written to standard output from now on.
-
-    Python flushes it once more at exit and would report its error a second time.
-    """
+    """Discards further output: Python flushes at exit, and would report an error again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -45,10 +45,10 @@ def read_numbers(prefix: str | Path) -> tuple[np.ndarray, np.ndarray]:
         type; and the number of tokens of each line, (lines,), int64. </s> counts.
     """
     content = Path(f"{prefix}.idx").read_bytes()
-    magic, version, kind, lines = _HEADER.unpack(content[: _HEADER.size].ljust(_HEADER.size, b"\0"))
+    magic, version, code, lines = _HEADER.unpack(content[: _HEADER.size].ljust(_HEADER.size, b"\0"))
     if (magic, version) == (_MAGIC, 1) and len(content) == _HEADER.size + 12 * lines:
         sizes = np.frombuffer(content, "<i4", lines, _HEADER.size).astype(np.int64)
-        numbers = np.fromfile(f"{prefix}.bin", _ITEM_TYPES[kind])
+        numbers = np.fromfile(f"{prefix}.bin", _ITEM_TYPES[code])
         if sizes.sum() == len(numbers):
             return numbers, sizes
     raise UserError(f"{prefix}.idx: isn't the index of {prefix}.bin: binarize the text again")
@@ -117,13 +117,13 @@ def binarize(source: str, prefix: Path, entries: Entries, workers: int) -> tuple
     sizes: list[bytes] = []
     unknown = 0
     with write_bytes_atomically(f"{prefix}.bin") as data:
-        for tokens, of_lines in map_blocks(partial(make_numberer, symbols), source, workers):
+        for tokens, lengths in map_blocks(partial(make_numberer, symbols), source, workers):
             data.write(tokens)
             unknown += int(np.count_nonzero(np.frombuffer(tokens, code) == UNK))
-            sizes.append(of_lines)
+            sizes.append(lengths)
     counts = np.frombuffer(b"".join(sizes), dtype=np.int32)
-    lengths = counts.astype(np.int64) * array(code).itemsize
-    offsets = np.cumsum(lengths) - lengths
+    in_bytes = counts.astype(np.int64) * array(code).itemsize
+    offsets = np.cumsum(in_bytes) - in_bytes
     with write_bytes_atomically(f"{prefix}.idx") as index:
         index.write(_HEADER.pack(_MAGIC, 1, {"H": 8, "I": 9}[code], len(counts)))
         index.write(counts.tobytes() + offsets.tobytes())

@@ -65,11 +65,11 @@ def learn_merges(counts: dict[str, int], operations: int, min_frequency: int) ->
 
     ordered = sorted(counts.items(), key=lambda item: item[1], reverse=True)
     vocabulary = [((*word[:-1], word[-1] + WORD_END), count) for word, count in ordered]
-    found, indices = learn_bpe.get_pair_statistics(vocabulary)
-    if not found:
+    frequencies, indices = learn_bpe.get_pair_statistics(vocabulary)
+    if not frequencies:
         return
-    rare = found.copy()
-    pairs = _Pairs(found, max(found.values()) / 10)
+    rare = frequencies.copy()
+    pairs = _Pairs(frequencies, max(frequencies.values()) / 10)
     for done in range(operations):
         pair = pairs.top()
         if pair is None:

@@ -195,11 +195,11 @@ def prepare_pairs(
 
     def kept(name: str) -> Iterator[tuple[Pair, Keys]]:
         """Yields the pairs of a file that break no rule, with their keys; then reports on it."""
-        read = 0
+        count = 0
         dropped: dict[str, dict[str, Any]] = {}
         seen: set[Keys] = set()
         rows = read_rows(files[name], languages, columns)
-        for read, (place, sides) in enumerate(rows, start=1):  # noqa: B007
+        for count, (place, sides) in enumerate(rows, start=1):  # noqa: B007
             rule: str | None = COLUMNS
             if sides:
                 left, right = sides
@@ -210,12 +210,12 @@ def prepare_pairs(
                 yield (left, right), keys
             else:
                 dropped.setdefault(rule, {"count": 0, "first": place})["count"] += 1
-        for rule, found in dropped.items():
-            if rule in REMEDIES and found["count"] > MOST_DROPPED * read:
-                share = f"{found['count']:,} of {read:,} pairs, first here"
-                raise UserError(f"{found['first']}: {rule}: {share}: {REMEDIES[rule]}")
-        rest = read - sum(found["count"] for found in dropped.values())
-        report["files"][name] = {"read": read, "kept": rest, "dropped": dropped}
+        for rule, drops in dropped.items():
+            if rule in REMEDIES and drops["count"] > MOST_DROPPED * count:
+                share = f"{drops['count']:,} of {count:,} pairs, first here"
+                raise UserError(f"{drops['first']}: {rule}: {share}: {REMEDIES[rule]}")
+        rest = count - sum(drops["count"] for drops in dropped.values())
+        report["files"][name] = {"read": count, "kept": rest, "dropped": dropped}
 
     with ExitStack() as stack:
         writers: dict[str, list[Callable[[str], object]]] = {}

@@ -16,9 +16,8 @@ so that no unit of text equals a special symbol of the dictionary or looks like 
 """
 
 import re
-from collections.abc import Callable
 
-from vaswani_plugin.text.bpe import WORD_END, join_bpe, make_encoder, read_merges
+from vaswani_plugin.text.bpe import WORD_END, LineFunction, join_bpe, make_encoder, read_merges
 from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS
 
 CODES = "codes"
@@ -34,8 +33,6 @@ _PRINTABLE = set(range(0x21, 0x7F)) - set(b"<@")
 LETTERS = {b: chr(b if b in _PRINTABLE else 0x100 + b) for b in range(256) if chr(b) not in "\n "}
 """The letters in which `bpe` writes bytes; the space and the line end are none."""
 _BYTES = {ord(letter): byte for byte, letter in LETTERS.items()} | {ord(NOTHING): ""}
-
-LineFunction = Callable[[str], str]
 
 
 def encode_characters(line: str) -> str:

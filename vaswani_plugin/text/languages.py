@@ -32,11 +32,11 @@ def check_language(name: str) -> str:
 
 def two_languages(pair: str) -> tuple[str, str]:
     """Splits a pair such as en-de."""
-    found = re.fullmatch(f"{_NAME}-{_NAME}", pair)
-    if not found or found[1] == found[2]:
+    match = re.fullmatch(f"{_NAME}-{_NAME}", pair)
+    if not match or match[1] == match[2]:
         advice = "give two different languages of BCP 47, such as en-de, de-hsb, en-pt-BR"
         raise UserError(f"--pair {pair}: {advice}")
-    return found[1], found[2]
+    return match[1], match[2]
 
 
 def languages_of(folder: Path) -> tuple[str, str] | None:
@@ -45,6 +45,6 @@ def languages_of(folder: Path) -> tuple[str, str] | None:
     if len(names) != 1:
         return None
     name = names.pop()
-    found = re.fullmatch(f"{_NAME}-{_NAME}", name)
+    match = re.fullmatch(f"{_NAME}-{_NAME}", name)
     source, _, target = name.partition("-")  # of other names, such as words-symbols
-    return (found[1], found[2]) if found else (source, target)
+    return (match[1], match[2]) if match else (source, target)

@@ -58,15 +58,15 @@ _ESCAPE = re.compile(r"\u2423([0-9a-f]{1,5});")
 
 def escape_space(text: str) -> str:
     """Escapes the white space in a word or a label."""
-    return _SPACE.sub(lambda found: f"\u2423{ord(found[0]):x};", text)
+    return _SPACE.sub(lambda match: f"\u2423{ord(match[0]):x};", text)
 
 
 def unescape_space(text: str) -> str:
     """Undoes `escape_space`; an escape of any other character stays as it is."""
 
-    def character(found: re.Match[str]) -> str:
-        space = chr(int(found[1], 16))
-        return space if _SPACE.fullmatch(space) else found[0]
+    def character(match: re.Match[str]) -> str:
+        space = chr(int(match[1], 16))
+        return space if _SPACE.fullmatch(space) else match[0]
 
     return _ESCAPE.sub(character, text)
 
@@ -94,12 +94,10 @@ def linearize(
     return words, symbols
 
 
-def restore(
-    symbols: Iterable[str], words: Sequence[str], tags: Sequence[str] | None = None
-) -> Tree:
+def restore(symbols: Iterable[str], words: Sequence[str]) -> Tree:
     """Makes the tree of a well-formed sequence, the inverse of `linearize`; BadTree for any other.
 
-    Closings may be labelled or not. `tags` are the words'; None takes the placeholders as tags.
+    Closings may be labelled or not. The placeholders become the words' tags.
     """
     tree: Tree = []
     labels: list[str] = []
@@ -122,8 +120,7 @@ def restore(
         else:
             if count == len(words):
                 raise BadTree(f"symbol {position}, {symbol}: a placeholder without a word")
-            tag = tags[count] if tags is not None else unescape_space(symbol)
-            tree.append(Leaf(tag, unescape_space(words[count])))
+            tree.append(Leaf(unescape_space(symbol), unescape_space(words[count])))
             count += 1
     if labels or not tree:
         raise BadTree(f"{len(labels)} brackets are not closed" if labels else "no symbols")

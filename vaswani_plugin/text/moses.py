@@ -67,7 +67,7 @@ class _Tokenizer(MosesTokenizer):
     def __init__(self, language: str) -> None:
         super().__init__(lang=language)
         rules: Any = self
-        changed: dict[str, Any] = {
+        faster: dict[str, Any] = {
             "NONBREAKING_PREFIXES": frozenset(rules.NONBREAKING_PREFIXES),
             "NUMERIC_ONLY_PREFIXES": frozenset(rules.NUMERIC_ONLY_PREFIXES),
             "DEDUPLICATE_SPACE": _where_needed(rules.DEDUPLICATE_SPACE, "  "),
@@ -79,11 +79,10 @@ class _Tokenizer(MosesTokenizer):
             ],
         }
         for name in ("COMMA_SEPARATE_1", "COMMA_SEPARATE_2", "COMMA_SEPARATE_3"):
-            changed[name] = _where_needed(getattr(self, name), ",")
+            faster[name] = _where_needed(getattr(self, name), ",")
         for name in ("ENGLISH_SPECIFIC_APOSTROPHE", "FR_IT_SPECIFIC_APOSTROPHE"):
-            changed[name] = [_where_needed(rule, "'") for rule in getattr(self, name)]
-        for name, rule in changed.items():
-            setattr(self, name, rule)
+            faster[name] = [_where_needed(rule, "'") for rule in getattr(self, name)]
+        vars(self).update(faster)
 
     def handles_nonbreaking_prefixes(self, text: str) -> str:
         """Keep or split off full stops; the words before the first one stay as they are."""
@@ -100,14 +99,13 @@ def _where_needed(rule: tuple[re.Pattern, str], needed: str) -> tuple[_Pattern, 
 
 def make_tokenizer(language: str, aggressive: bool, escape: bool) -> Callable[[str], str]:
     """Returns sacremoses' tokenization: a function from a line to tokens joined by spaces."""
-    moses = _Tokenizer(base_language(language))
-
-    def tokenize(line: str) -> str:
-        return join_words(
-            moses.tokenize(join_words(composed(line)), aggressive, return_str=True, escape=escape)
-        )
-
-    return tokenize
+    moses = partial(
+        _Tokenizer(base_language(language)).tokenize,
+        aggressive_dash_splits=aggressive,
+        return_str=True,
+        escape=escape,
+    )
+    return lambda line: join_words(moses(join_words(composed(line))))
 
 
 def make_processor(
@@ -123,11 +121,8 @@ def make_processor(
         steps.append(lambda line: line.replace("\u0130", "i").lower())
     if normalize:
         steps.append(make_normalizer(language))
-    if tokenize:
-        steps.append(make_tokenizer(language, aggressive, escape))
-    else:
-        # A later reader would end the line at a U+2028 or similar inside it.
-        steps.append(join_words)
+    # A later reader would end the line at a U+2028 or similar inside it.
+    steps.append(make_tokenizer(language, aggressive, escape) if tokenize else join_words)
 
     def process(line: str) -> str:
         for step in steps:

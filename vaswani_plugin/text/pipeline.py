@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import ceil
 from pathlib import Path
 
-from vaswani_plugin.text.bpe import join_bpe, make_encoder
+from vaswani_plugin.text.bpe import LineFunction, join_bpe, make_encoder
 from vaswani_plugin.text.dictionary import plain_units
 from vaswani_plugin.text.raw_text import remove_invisible
 from vaswani_plugin.text.settings import (
@@ -21,7 +21,6 @@ from vaswani_plugin.text.settings import (
     read_settings,
 )
 
-LineFunction = Callable[[str], str]
 SENTENCE_END = re.compile(r"▁?[.!?:;…。！？：；؟؛।]+")
 CLAUSE_END = re.compile(r"▁?([,，、،]|[-–—]+)")
 WIDE_SIGNS = frozenset("，、。！？：；")
@@ -114,9 +113,14 @@ def _encoder(settings: Settings, split: LineFunction) -> LineFunction:
         return lambda line: split(clean(line))
     from vaswani_plugin.text.moses import make_processor
 
-    steps = settings.lowercase, settings.normalize_punctuation, tokenize
-    marks = settings.aggressive_dash_splits, settings.escape
-    to_words = make_processor(settings.source_language, *steps, *marks)
+    to_words = make_processor(
+        settings.source_language,
+        lowercase=settings.lowercase,
+        normalize=settings.normalize_punctuation,
+        tokenize=tokenize,
+        aggressive=settings.aggressive_dash_splits,
+        escape=settings.escape,
+    )
     return lambda line: split(to_words(clean(line)))
 
 

@@ -104,7 +104,7 @@ def split_sentences(text: str, language: str) -> list[str]:
     base = base_language(language)
     has_ordinals = base not in _WITHOUT_ORDINALS
     plain = re.sub(r"\s", " ", text)  # sentencex 1.0 fails at blanks that take several bytes
-    found: list[str] = []
+    sentences: list[str] = []
     start = 0
     while start < len(text):
         parts = sentencex.segment(base, plain[start : start + _BLOCK])
@@ -113,13 +113,13 @@ def split_sentences(text: str, language: str) -> list[str]:
         for part in parts:
             sentence = text[start : start + len(part)]
             start += len(part)
-            last = found[-1] if found else ""
+            last = sentences[-1] if sentences else ""
             goes_on = _NO_END(last) or (has_ordinals and _ORDINAL(last))
             if last and (goes_on or not (has_words(sentence) and has_words(last))):
-                found[-1] += sentence
+                sentences[-1] += sentence
             else:
-                found.append(sentence)
-    return found
+                sentences.append(sentence)
+    return sentences
 
 
 def join_sentences(sentences: Iterable[str], language: str) -> str:

@@ -162,10 +162,9 @@ def read_settings_file(path: Path) -> AnySettings:
     if version != VERSION:
         versions = f"its version is {version!r}, this program reads {VERSION}"
         raise UserError(f"{path}: {versions}: make the bundle again with this bundle.py")
-    kinds = {"keep_tags": TreeSettings, "coding": TextSettings}
-    kind = next((kinds[key] for key in kinds if key in content), Settings)
+    kind: type[AnySettings] = TextSettings if "coding" in content else Settings
     try:
-        settings = settings_from(content, kind)
+        settings = settings_from(content, TreeSettings if "keep_tags" in content else kind)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     for name in settings.files():
@@ -177,8 +176,8 @@ def read_settings_file(path: Path) -> AnySettings:
 
 def _release(version: object) -> tuple[float, ...]:
     """Major and minor number: a patch changes no file. What is no version is later than any."""
-    found = re.fullmatch(r"(\d{1,9})\.(\d{1,9})(\..*)?", str(version))
-    return (int(found[1]), int(found[2])) if found else (inf,)
+    match = re.fullmatch(r"(\d{1,9})\.(\d{1,9})(\..*)?", str(version))
+    return (int(match[1]), int(match[2])) if match else (inf,)
 
 
 def settings_from(content: dict[str, Any], kind: type[AnySettings] = Settings) -> AnySettings:
@@ -211,9 +210,9 @@ KINDS = {
 """For each type of settings: what its bundle holds, and what reads it."""
 
 
-def wrong_kind(found: str, held: type[AnySettings], needed: type[AnySettings]) -> UserError:
-    """The error where `found`, a file or folder, holds a model of another kind of settings."""
+def wrong_kind(path: str, held: type[AnySettings], needed: type[AnySettings]) -> UserError:
+    """The error where `path`, a file or folder, holds a model of another kind of settings."""
     name, readers = KINDS[held]
     return UserError(
-        f"{found} holds {name}, and {KINDS[needed][0]} is needed here: {name} is for {readers}"
+        f"{path} holds {name}, and {KINDS[needed][0]} is needed here: {name} is for {readers}"
     )

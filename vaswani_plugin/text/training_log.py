@@ -33,16 +33,16 @@ def statistics(line: str) -> tuple[str, dict[str, str]] | None:
 
     Any other line is None.
     """
-    if found := _JSON.search(line):
+    if match := _JSON.search(line):
         try:
-            fields = {key: str(value) for key, value in json.loads(found[1]).items()}
+            fields = {key: str(value) for key, value in json.loads(match[1]).items()}
         except ValueError:
             return None  # truncated, or a line of another program
         kind = next((key[:-12] for key in fields if key.endswith("_num_updates")), "train_inner")
         fields = {key.removeprefix(f"{kind}_"): value for key, value in fields.items()}
-    elif found := _PLAIN.search(line):
-        kind = "train_inner" if found["inner"] else found["subset"] or "train"
-        fields = dict(re.findall(r"(\w+)[ =]([^\s,]+)", found["inner"] or found[3]))
+    elif match := _PLAIN.search(line):
+        kind = "train_inner" if match["inner"] else match["subset"] or "train"
+        fields = dict(re.findall(r"(\w+)[ =]([^\s,]+)", match["inner"] or match[3]))
     else:
         return None
     return (kind, fields) if fields.get("num_updates", "").isdecimal() else None
@@ -86,10 +86,9 @@ def read_curves(lines: Iterable[str], name: str) -> dict[str, Curve]:
         earlier = [other for other in list(points)[-1:] if other >= begun]
         point["interval"] = update - (earlier or [begun])[0]
         points[update] = point
-    found = {kind: list(curve.values()) for kind, curve in curves.items() if curve}
-    if not found:
+    if not any(curves.values()):
         raise UserError(f"{name}: no training statistics in it (--log-format none prints none)")
-    return found
+    return {kind: list(curve.values()) for kind, curve in curves.items() if curve}
 
 
 @dataclass
@@ -112,8 +111,8 @@ def read_training(lines: Iterable[str], name: str) -> TrainingRun:
     curves = read_curves(lines, name)
     # Intervals also cover an unfinished last epoch. A short run logs epochs only.
     points = curves.get("train_inner") or curves.get("train", [])
-    parameters = [found[1] for line in lines if (found := _PARAMETERS.search(line))]
-    arch = [found[1] for line in lines if (found := _ARCH.search(line))]
+    parameters = [match[1] for line in lines if (match := _PARAMETERS.search(line))]
+    archs = [match[1] for line in lines if (match := _ARCH.search(line))]
     tokens = seconds = updates = 0.0
     for point in points:
         here = point["interval"] * point.get("wpb", 0.0)
@@ -124,7 +123,7 @@ def read_training(lines: Iterable[str], name: str) -> TrainingRun:
         raise UserError(f"{name}: no size of a model or no speed in it: did the training begin?")
     every = [*points, *curves.get("train", [])]
     return TrainingRun(
-        arch=arch[-1] if arch else None,
+        arch=archs[-1] if archs else None,
         parameters=int(parameters[-1].replace(",", "")),
         updates=int(max(point["num_updates"] for point in every)),
         seconds=max(point.get("seconds", 0.0) for point in every),

@@ -17,7 +17,7 @@ import re
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
@@ -63,11 +63,8 @@ def _rules(replacements: dict[str, str]) -> str:
 
 
 def _sentences(paths: list[str], sample: int) -> Iterator[str]:
-    """Yields the lines that hold words; at most `sample` of them, evenly spaced over all files.
-
-    sentencepiece's own sampling (`input_sentence_size`) differs from process to process, even with
-    a fixed seed.
-    """
+    """Yields lines with words; at most `sample` of them, evenly spaced over all files."""
+    # sentencepiece's own sampling differs from process to process, even with a fixed seed.
     total = 0
     for path in paths:
         if path == "-" or Path(path).is_fifo():
@@ -96,9 +93,9 @@ def learn(
         sample: number of lines that are used, at most, evenly spaced; limits the memory.
         at_most: learn fewer pieces if the text doesn't give `size` pieces.
     """
-    own = "bpe" if kind == "likelihood" else kind
+    model_type = "bpe" if kind == "likelihood" else kind
     try:
-        model = _train(paths, size, own, sample)
+        model = _train(paths, size, model_type, sample)
     except RuntimeError as error:
         highest = re.search(r"set it to a value <= (\d+)", str(error))
         if not (at_most and highest):
@@ -106,11 +103,11 @@ def learn(
             if highest:
                 reason = f"too many for this text, which gives at most {highest[1]}"
             raise UserError(f"--size {size}: {reason}") from error
-        model = _train(paths, int(highest[1]), own, sample)
+        model = _train(paths, int(highest[1]), model_type, sample)
     return _merged_by_likelihood(model, paths, sample) if kind == "likelihood" else model
 
 
-def _train(paths: list[str], size: int, kind: str, sample: int) -> bytes:
+def _train(paths: list[str], size: int, model_type: str, sample: int) -> bytes:
     from sentencepiece import sentencepiece_model_pb2 as model_pb2  # applying does not need it
 
     sentences = _sentences(paths, sample)
@@ -122,7 +119,7 @@ def _train(paths: list[str], size: int, kind: str, sample: int) -> bytes:
         SentencePieceTrainer.train(
             sentence_iterator=sentences,
             model_writer=model,
-            model_type=kind,
+            model_type=model_type,
             vocab_size=size,
             normalization_rule_tsv=str(rules),
             denormalization_rule_tsv=str(back),
@@ -137,12 +134,9 @@ def _train(paths: list[str], size: int, kind: str, sample: int) -> bytes:
 
 
 def _merged_by_likelihood(model: bytes, paths: list[str], sample: int) -> bytes:
-    """Replaces the merges of sentencepiece's BPE model by those of `merges_by_likelihood`.
-
-    Letters, bytes, special pieces and normalization stay. Text is also encoded in the same way: the
-    merge that was learned first is applied first. If fewer merges raise the likelihood, the model
-    is smaller.
-    """
+    """Replaces the merges of sentencepiece's BPE model by those of `merges_by_likelihood`."""
+    # Letters, bytes, special pieces and normalization stay. If fewer merges raise the likelihood,
+    # the model is smaller.
     from sentencepiece import sentencepiece_model_pb2 as model_pb2
 
     encoder = SentencePieceProcessor(model_proto=model)
@@ -159,7 +153,7 @@ def _merged_by_likelihood(model: bytes, paths: list[str], sample: int) -> bytes:
                 words[MARK, *(letter if letter in known else "" for letter in word)] += 1
     count = len(proto.pieces) - len(specials) - len(letters)
     merges = merges_by_likelihood(words, count, {p.piece for p in specials})
-    names = [*map("".join, merges), *letters]
+    names = [*map("".join, merges), *letters]  # the merge that was learned first is applied first
     del proto.pieces[:]
     proto.pieces.extend(specials)
     for rank, name in enumerate(names):
@@ -169,7 +163,7 @@ def _merged_by_likelihood(model: bytes, paths: list[str], sample: int) -> bytes:
 
 
 def merges_by_likelihood(
-    words: Mapping[tuple[str, ...], int], count: int, taken: set[str] | None = None
+    words: Mapping[tuple[str, ...], int], count: int, taken: Container[str] = ()
 ) -> Iterator[tuple[str, str]]:
     """Yields at most `count` pairs to merge, in order; each raises the likelihood most at its step.
 
@@ -178,7 +172,7 @@ def merges_by_likelihood(
         count: number of merges; each makes a new piece. Merges that gain nothing are left out.
         taken: pieces that no merge may make.
     """
-    inventory = _Inventory(words, taken or set())
+    inventory = _Inventory(words, taken)
     for _ in range(count):
         if (pair := inventory.best_pair()) is None:
             return
@@ -189,7 +183,7 @@ def merges_by_likelihood(
 class _Inventory:
     """The words as pieces, with the counts from which the gain is computed."""
 
-    def __init__(self, words: Mapping[tuple[str, ...], int], taken: set[str]) -> None:
+    def __init__(self, words: Mapping[tuple[str, ...], int], taken: Container[str]) -> None:
         self.taken = taken
         ordered = sorted(words.items())
         self.words = [list(word) for word, _ in ordered]  # their pieces
