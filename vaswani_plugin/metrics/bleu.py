@@ -228,7 +228,7 @@ def group(values: Sequence[int], firsts: Sequence[int]) -> list[Bucket]:
     members: dict[int, list[int]] = {}
     for number, value in enumerate(values):
         members.setdefault(bisect_right(firsts, value) - 1, []).append(number)
-    labels = [_label(first, after - 1) for first, after in pairwise(firsts)] + [f"{firsts[-1]}+"]
+    labels = [*(_label(first, after - 1) for first, after in pairwise(firsts)), f"{firsts[-1]}+"]
     return [Bucket(labels[n], tuple(members[n])) for n in sorted(members) if n >= 0]
 
 
@@ -275,18 +275,16 @@ def by_bucket(
     def row(bucket: Bucket) -> dict[str, Any]:
         chosen = [hypotheses[number] for number in bucket.members]
         golds = [[lines[number] for number in bucket.members] for lines in references]
-        found = corpus_score(metric, chosen, golds)
-        return {"bucket": bucket.label, "sentences": len(bucket.members), "sacrebleu": found}
+        score = corpus_score(metric, chosen, golds)
+        return {"bucket": bucket.label, "sentences": len(bucket.members), "sacrebleu": score}
 
     return {name: list(map(row, buckets)) for name, buckets in groups.items()}
 
 
 def as_text(result: dict[str, Any]) -> str:
     """The result as text."""
-    lines = []
-    for name, title in (("tokenized", "tokenized BLEU"), ("compound_split", "compound-split")):
-        if result[name] is not None:
-            lines.append(f"{title}  {result[name]:.2f}")
+    titles = {"tokenized": "tokenized BLEU", "compound_split": "compound-split"}
+    lines = [f"{t}  {result[key]:.2f}" for key, t in titles.items() if result[key] is not None]
     lines.append(f"sacreBLEU       {result['sacrebleu']:.2f}  {result['signature']}")
     lines.append(f"chrF            {result['chrf']:.2f}  {result['chrf_signature']}")
     if result["reading"] is not None:

@@ -8,8 +8,6 @@ from typing import Any
 
 from vaswani_plugin.errors import UserError
 
-HOUR = 3600.0
-
 
 @dataclass(frozen=True)
 class PublishedRow:
@@ -91,11 +89,10 @@ def by_time(
     """
     if teraflops is None and device is None:
         raise UserError("--hours needs a rate: give --device or --teraflops")
-    known = DEVICES[device] if device else None
-    rate: Any = known.teraflops if known else teraflops
-    found = {"hours": hours, "devices": devices, "device": device, "teraflops": rate}
-    kind = known.kind if known else "given"
-    return found | {"kind": kind, "flops": hours * HOUR * devices * rate * 1e12}
+    rate: Any = DEVICES[device].teraflops if device else teraflops
+    inputs = {"hours": hours, "devices": devices, "device": device, "teraflops": rate}
+    kind = DEVICES[device].kind if device else "given"
+    return inputs | {"kind": kind, "flops": hours * 3600.0 * devices * rate * 1e12}
 
 
 def as_text(result: dict[str, Any]) -> str:

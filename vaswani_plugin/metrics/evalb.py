@@ -117,51 +117,48 @@ class _Line:
         # EVALB's DELETE_LABEL reaches the labels that equal it, of brackets, not of words.
         equal = {one for one, other in parameters.equal_labels if other in parameters.delete}
         before = [*accumulate(self.counts, initial=0)]
-        found = ((_FUNCTIONS.sub("", label), before[b], before[e]) for label, b, e in self.brackets)
+        plain = ((_FUNCTIONS.sub("", label), before[b], before[e]) for label, b, e in self.brackets)
         return [
             (label, begin, end)
-            for label, begin, end in found
+            for label, begin, end in plain
             if begin < end and label not in parameters.delete | equal
         ]
 
 
 def _read(line: str, parameters: Parameters) -> _Line:
-    found, inside, position = _Line(), [], 0
+    trees, inside, position = _Line(), [], 0
     while position < len(line):
         part = _PART.match(line, position)
         if part is None:
-            found.errors.append("Reading sentence")
-            found.is_readable = False
-            return found
+            trees.errors.append("Reading sentence")
+            trees.is_readable = False
+            return trees
         position = part.end()
         if part[1] is not None:
-            found.leaves.append((part[1], part[2]))
-            found.counts.append(int(part[1] not in parameters.delete))
+            trees.leaves.append((part[1], part[2]))
+            trees.counts.append(int(part[1] not in parameters.delete))
         elif part[3] is not None:
-            inside.append([part[3], len(found.leaves), -1])
-            found.brackets.append(inside[-1])
+            inside.append([part[3], len(trees.leaves), -1])
+            trees.brackets.append(inside[-1])
         elif part[0] == ")" and inside:
-            inside.pop()[2] = len(found.leaves)
+            inside.pop()[2] = len(trees.leaves)
         elif part[0] == ")":
-            found.errors.append("Bracketing unbalance (too many close bracket)")
+            trees.errors.append("Bracketing unbalance (too many close bracket)")
     if inside:
-        found.errors.append("Bracketing is unbalanced (too many open bracket)")
-    return found
+        trees.errors.append("Bracketing is unbalanced (too many open bracket)")
+    return trees
 
 
 def _restore_quotes(gold: _Line, test: _Line, parameters: Parameters) -> None:
-    """Makes a quotation mark count that only one side deleted because of its tag.
-
-    As in EVALB, the first of two marks in a row can so be restored twice.
-    """
-    lines = gold, test
+    """Makes a quotation mark count that only one side deleted because of its tag."""
+    lines = gold, test  # as in EVALB, the first of two marks in a row can be restored twice
     marks = [
         [n for n, (t, word) in enumerate(line.leaves) if t in parameters.quotes and word in _QUOTES]
         for line in lines
     ]
     # Of each mark, the number of words that count before it.
     before = [[*accumulate(line.counts, initial=0)] for line in lines]
-    indices = [[counted[n] for n in own] for counted, own in zip(before, marks, strict=True)]
+    indices = [[counts[n] for n in places] for counts, places in zip(before, marks, strict=True)]
     for i, one in enumerate(marks[1]):
         wanted = indices[1][i]
         for j, other in enumerate(marks[0]):
@@ -203,7 +200,9 @@ def compare(line: int, gold_text: str, test_text: str, parameters: Parameters) -
         score.status = SKIPPED
         return score
     if gold.is_readable and test.is_readable:
-        score.errors += _mismatch(gold, test, parameters)
+        if sum(gold.counts) != sum(test.counts):
+            _restore_quotes(gold, test, parameters)
+        score.errors += _mismatch(gold.words(), test.words(), parameters.equal_words)
     if score.errors:
         score.status = ERROR
         return score
@@ -228,14 +227,11 @@ def compare(line: int, gold_text: str, test_text: str, parameters: Parameters) -
     return score
 
 
-def _mismatch(gold: _Line, test: _Line, parameters: Parameters) -> list[str]:
-    if sum(gold.counts) != sum(test.counts):
-        _restore_quotes(gold, test, parameters)
-    ours, theirs = gold.words(), test.words()
-    if len(ours) != len(theirs):
-        return [f"Length unmatch ({len(ours)}|{len(theirs)})"]
-    for (_, one), (_, other) in zip(ours, theirs, strict=True):
-        if one != other and (one, other) not in parameters.equal_words:
+def _mismatch(gold: list[tuple[str, str]], test: list[tuple[str, str]], equal: Pairs) -> list[str]:
+    if len(gold) != len(test):
+        return [f"Length unmatch ({len(gold)}|{len(test)})"]
+    for (_, one), (_, other) in zip(gold, test, strict=True):
+        if one != other and (one, other) not in equal:
             return [f"Words unmatch ({one}|{other})"]
     return []
 

@@ -93,13 +93,13 @@ def estimate_discounts(counts: ArrayLike) -> NDArray[np.float64]:
     """
     k = np.arange(1, 4)
     n = np.array([np.count_nonzero(np.asarray(counts) == number) for number in range(1, 5)])
-    found = k / 2
+    discounts = k / 2
     if n[:3].all():
         y = n[0] / (n[0] + 2 * n[1])
         estimated = k - (k + 1) * y * n[1:] / n[:3]
         if ((estimated >= 0) & (estimated <= k)).all():
-            found = estimated
-    return np.array([0, *found])
+            discounts = estimated
+    return np.array([0, *discounts])
 
 
 def baselines(

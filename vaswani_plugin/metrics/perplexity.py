@@ -12,7 +12,7 @@ byte, the newline in the file. Without line ends, `rates` divides the same bits 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 UNITS = ("word", "character", "byte")
 FIGURES = (*(f"bits-per-{unit}" for unit in UNITS), "perplexity-per-word")
 HEADERS = (
-    *("", "coding", "nats/token", "ppl/token", "bits/token", "ppl/word", "bits/word"),
-    *("bits/character", "bits/byte", "ppl/word *"),
-)
+    "|coding|nats/token|ppl/token|bits/token|ppl/word|bits/word|bits/character|bits/byte|ppl/word *"
+).split("|")
 LINE_ENDS = (
     "Line ends are predicted, and each counts as a word, a character and a byte (the convention of "
     "published figures).\n* The same bits over the words alone."
@@ -52,19 +51,15 @@ class TextCounts:
 
 def count_text(lines: Iterable[str]) -> TextCounts:
     """Count the units of a text, given as lines without line ends."""
-    count = words = characters = size = 0
-    for line in lines:
-        count += 1
-        words += len(line.split())
-        characters += len(line)
-        size += len(line.encode("utf-8"))
-    return TextCounts(count, words, characters, size)
+    lines = list(lines)
+    words = sum(len(line.split()) for line in lines)
+    size = sum(len(line.encode("utf-8")) for line in lines)
+    return TextCounts(len(lines), words, characters=sum(map(len, lines)), bytes=size)
 
 
-def cross_entropy_rate(log_probabilities: Iterable[Any]) -> float:
+def cross_entropy_rate(log_probabilities: Collection[Any]) -> float:
     """-1/T sum_t log P(w_t | w_1 .. w_{t-1}), in nats a token, of natural logarithms."""
-    values = [float(value) for value in log_probabilities]
-    return -math.fsum(values) / len(values)
+    return -math.fsum(log_probabilities) / len(log_probabilities)
 
 
 def perplexity(bits: float) -> float:
@@ -77,12 +72,10 @@ def rates(bits: float, counts: TextCounts | None, with_line_ends: bool) -> dict[
 
     A value is None where the text has no such unit, or its counts are not known.
     """
-    found: dict[str, float | None] = {}
-    for unit in UNITS:
-        divisor = counts.units(unit, with_line_ends) if counts else 0
-        found[f"bits_per_{unit}"] = bits / divisor if divisor else None
-    word = found["bits_per_word"]
-    return found | {"perplexity_per_word": None if word is None else perplexity(word)}
+    divisors = {unit: counts.units(unit, with_line_ends) if counts else 0 for unit in UNITS}
+    values = {f"bits_per_{unit}": bits / n if n else None for unit, n in divisors.items()}
+    word = values["bits_per_word"]
+    return values | {"perplexity_per_word": None if word is None else perplexity(word)}
 
 
 def result(
@@ -165,10 +158,8 @@ def as_text(report: dict[str, Any]) -> str:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    keys = (
-        *("cross_entropy_rate", "perplexity", "bits_per_token", "perplexity_per_word"),
-        *("bits_per_word", "bits_per_character", "bits_per_byte"),
-    )
+    keys = ["cross_entropy_rate", "perplexity", "bits_per_token", "perplexity_per_word"]
+    keys += [f"bits_per_{unit}" for unit in UNITS]
     values = [_number(row[key], 2 if key.startswith("perplexity") else 4) for key in keys]
     words_alone = _number(row["without_line_ends"]["perplexity_per_word"], 2)
     return [row["name"], row["coding"], *values, words_alone]

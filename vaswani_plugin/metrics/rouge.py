@@ -45,8 +45,8 @@ def rouge(
     choose: Callable[[Sequence[float]], float] = max if over == "best" else fmean
     scores = []
     for hypothesis, group in zip(hypotheses, references, strict=True):
-        found = [scorer.score(_by_sentences(gold), _by_sentences(hypothesis)) for gold in group]
-        scores.append([choose([score[kind].fmeasure for score in found]) for kind in KINDS])
+        each = [scorer.score(_by_sentences(gold), _by_sentences(hypothesis)) for gold in group]
+        scores.append([choose([score[kind].fmeasure for score in each]) for kind in KINDS])
     columns = zip(*scores, strict=True)
     return {kind: 100 * fmean(column) for kind, column in zip(KINDS, columns, strict=True)}
 
@@ -97,18 +97,18 @@ BLEU |= {"sacrebleu": "sacreBLEU"}
 
 def scores_of(result: Mapping[str, Any]) -> list[str]:
     """Every score in a recipe's result.json, such as "27.30 tokenized BLEU"."""
-    found = []
+    scores = []
     if bleu := result.get("bleu"):
-        found += [f"{bleu[key]:.2f} {t}" for key, t in BLEU.items() if bleu[key] is not None]
+        scores += [f"{bleu[key]:.2f} {t}" for key, t in BLEU.items() if bleu[key] is not None]
     if ppl := result.get("ppl"):
         (row,) = (row for row in ppl["results"] if row["name"] == "model")
-        found.append(f"perplexity {row['perplexity_per_word']:.2f} a word")
-        found.append(f"{row['bits_per_character']:.3f} bits a character")
+        scores.append(f"perplexity {row['perplexity_per_word']:.2f} a word")
+        scores.append(f"{row['bits_per_character']:.3f} bits a character")
     if rouge := result.get("rouge"):
         (row,) = (row for row in rouge["systems"] if row["name"] == "model")
-        found += [f"{row[key]:.2f} {title}" for key, title in KINDS.items() if key in row]
+        scores += [f"{row[key]:.2f} {title}" for key, title in KINDS.items() if key in row]
     if parsing := result.get("f1"):
         f1 = parsing["all"]["bracketing_fmeasure"]
-        found.append("no bracket right" if f1 is None else f"{f1:.2f} F1")
-        found.append(f"{parsing['malformed_percent']:.1f}% malformed without the constraint")
-    return found
+        scores.append("no bracket right" if f1 is None else f"{f1:.2f} F1")
+        scores.append(f"{parsing['malformed_percent']:.1f}% malformed without the constraint")
+    return scores

@@ -41,10 +41,10 @@ def part_characters(line: str) -> str:
 def decomposed(texts: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
     """Warnings about texts, by name, with accents as characters of their own (Unicode's NFD)."""
     return [
-        f"{found:,} of {len(lines):,} lines of {name} are not in Unicode's form NFC: an accent "
+        f"{others:,} of {len(lines):,} lines of {name} are not in Unicode's form NFC: an accent "
         "that is a character of its own matches no letter with this accent; convert both sides"
         for name, lines in texts
-        if (found := sum(not is_normalized("NFC", line) for line in lines))
+        if (others := sum(not is_normalized("NFC", line) for line in lines))
     ]
 
 
@@ -68,23 +68,23 @@ def read_generate_output(path: Path, total: int | None = None) -> GenerateOutput
     sentences, several outputs, and an unknown total.
     """
     is_ended, last = False, ""
-    found: dict[str, dict[int, str]] = {"H": {}, "D": {}, "T": {}}
+    segments: dict[str, dict[int, str]] = {"H": {}, "D": {}, "T": {}}
     loaded: dict[str, int] = {}
     for line in read_text(path, returns_inside=True):
-        kind, fields = line[:1], line[2:].split("\t")
+        letter, fields = line[:1], line[2:].split("\t")
         if not _NUMBERED.match(line):
             if match := _LOADED.search(line):  # the log
                 loaded[match[2]] = int(match[1].replace(",", ""))
             is_ended = is_ended or line.startswith("Generate ")
             continue  # S and P lines
-        if kind == "H" and fields[0] != last:
+        if letter == "H" and fields[0] != last:
             last = fields[0]
-            if int(last) in found["H"]:
+            if int(last) in segments["H"]:
                 raise UserError(f"{path}: sentence {last} stands twice; give one run's output")
-        text = fields[1:] if kind == "T" else fields[2:]
+        text = fields[1:] if letter == "T" else fields[2:]
         if text:  # a line that is cut off is a missing one
-            found[kind].setdefault(int(fields[0]), "\t".join(text))
-    if not found["H"]:
+            segments[letter].setdefault(int(fields[0]), "\t".join(text))
+    if not segments["H"]:
         raise UserError(f"{path}: no H lines; give fairseq-generate's output, without --quiet")
     if total is None and not loaded:
         raise UserError(
@@ -92,18 +92,18 @@ def read_generate_output(path: Path, total: int | None = None) -> GenerateOutput
             "missing: give --count N, --source FILE or --reference FILE, or the output of "
             "fairseq-generate --user-dir vaswani_plugin as it is, which holds its log"
         )
-    if loaded and found["T"] and not is_ended:
+    if loaded and segments["T"] and not is_ended:
         raise UserError(f"{path}: cut off: it does not end with `Generate ... with beam=...`")
-    total = max(max(found["H"]) + 1, total or 0, sum(loaded.values()))
-    for kind in ("H", "D") + (("T",) if found["T"] else ()):
-        first = first_gap(found[kind])
+    total = max(max(segments["H"]) + 1, total or 0, sum(loaded.values()))
+    for letter in ("H", "D") + (("T",) if segments["T"] else ()):
+        first = first_gap(segments[letter])
         if first < total:
-            missing = total - len(found[kind])
+            missing = total - len(segments[letter])
             raise UserError(
-                f"{path}: no {kind} line of sentence {first} ({missing} of {total} missing): cut "
+                f"{path}: no {letter} line of sentence {first} ({missing} of {total} missing): cut "
                 "off, or fairseq-generate skipped some (--skip-invalid-size-inputs-valid-test)"
             )
-    return GenerateOutput(*([join_bpe(x[i]) for i in sorted(x)] for x in found.values()))
+    return GenerateOutput(*([join_bpe(x[i]) for i in sorted(x)] for x in segments.values()))
 
 
 @dataclass
@@ -173,15 +173,15 @@ def read_segments(
     sources = None if source is None else _read_matching(source, name, hypotheses)
     sides = list(zip((str(name), *places), (hypotheses, *golds), strict=True))
     warnings += decomposed(sides)
-    found = [place for place, side in sides if punctuation_stands(side)]
-    if found and not tokenized:
-        if len(found) <= len(golds):
+    standing = [place for place, side in sides if punctuation_stands(side)]
+    if standing and not tokenized:
+        if len(standing) <= len(golds):
             remedy = "the other side does not, so their words do not match: detokenize it"
         elif generate_output is not None:
             tokenized, remedy = True, "tokenized BLEU is over its words"
         else:
             remedy = "--tokenized scores its words"
-        warnings.append(f"{found[0]} looks tokenized, which sacreBLEU is not made for; {remedy}")
+        warnings.append(f"{standing[0]} looks tokenized, which sacreBLEU is not made for; {remedy}")
     return Segments(hypotheses, golds, sources, tokenized, warnings)
 
 

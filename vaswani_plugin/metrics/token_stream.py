@@ -88,9 +88,9 @@ def number_lines(
     numbers, lost = [], 0
     for line in lines:
         words = line.split()
-        found = [indices.get(word, unknown) for word in words]
-        lost += found.count(unknown) - words.count(UNKNOWN)
-        numbers += [*found, end]
+        indexed = [indices.get(word, unknown) for word in words]
+        lost += indexed.count(unknown) - words.count(UNKNOWN)
+        numbers += [*indexed, end]
     return Tokens(np.array(numbers, np.int64), lost)
 
 

@@ -82,7 +82,7 @@ class _Tokenizer(MosesTokenizer):
             faster[name] = _where_needed(getattr(self, name), ",")
         for name in ("ENGLISH_SPECIFIC_APOSTROPHE", "FR_IT_SPECIFIC_APOSTROPHE"):
             faster[name] = [_where_needed(rule, "'") for rule in getattr(self, name)]
-        vars(self).update(faster)
+        self.__dict__.update(faster)
 
     def handles_nonbreaking_prefixes(self, text: str) -> str:
         """Keep or split off full stops; the words before the first one stay as they are."""
