@@ -34,17 +34,17 @@ def average_checkpoints(paths: Iterable[Path]) -> Checkpoint:
         with naming(path):
             weights = newest.pop("model")
             require_finite(weights)
-            found = model_config(newest)
-            found |= {f"the weight {k}": f"{w.dtype} {tuple(w.shape)}" for k, w in weights.items()}
+            types = {f"the weight {k}": f"{w.dtype} {tuple(w.shape)}" for k, w in weights.items()}
+            properties = model_config(newest) | types
             if not names:
-                first, owners = found, shared_owners(weights)
+                first, owners = properties, shared_owners(weights)
                 dtypes = {key: tensor.dtype for key, tensor in weights.items()}
                 sums = {
                     key: torch.zeros_like(weights[key], dtype=torch.float64)
                     for key in owners.values()
                 }
-            for key in sorted(found.keys() | first.keys()):
-                here, there = (each.get(key, "(absent)") for each in (found, first))
+            for key in sorted(properties.keys() | first.keys()):
+                here, there = (each.get(key, "(absent)") for each in (properties, first))
                 if here != there:
                     raise UserError(
                         f"{path}: another model than {names[0]}: {key} is {here} here and {there} "
@@ -125,12 +125,12 @@ def _newest(files: list[Path], flag: str, pattern: str) -> list[Path]:
 
 def _best(files: list[Path]) -> list[Path]:
     """The files of the best by the value in their names; options say whether high is good."""
-    found = _named(files, r"checkpoint\.best_(.+)_(\d+(?:\.\d+)?)")
-    metrics = sorted({match[1] for match, _ in found})
+    matches = _named(files, r"checkpoint\.best_(.+)_(\d+(?:\.\d+)?)")
+    metrics = sorted({match[1] for match, _ in matches})
     if len(metrics) > 1:
         by = " and by ".join(metrics)
         raise UserError(f"--best: --inputs has the best by {by}; name the files")
-    values = sorted((float(match[2]), path) for match, path in found)
+    values = sorted((float(match[2]), path) for match, path in matches)
     if values:
         section = (load_checkpoint(values[0][1]).get("cfg") or {}).get("checkpoint") or {}
         if not section.get("maximize_best_checkpoint_metric"):

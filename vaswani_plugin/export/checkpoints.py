@@ -16,9 +16,6 @@ from vaswani_plugin.files.outputs import write_bytes_atomically, write_json
 from vaswani_plugin.inference.checkpoints import Checkpoint
 from vaswani_plugin.text.settings import CONFIG
 
-_OF_THE_TRAINING = {"data"}
-"""Options of a task that are paths on the machine of the training."""
-
 
 def save_checkpoint(state: Checkpoint, path: Path) -> None:
     """Write a checkpoint, whole or not at all."""
@@ -34,14 +31,14 @@ def save_checkpoint(state: Checkpoint, path: Path) -> None:
 
 def shared_owners(weights: Mapping[str, torch.Tensor]) -> dict[str, str]:
     """Map each name to the first one with the same memory and shape: in most cases itself."""
-    owners: dict[tuple[Any, ...], str] = {}
-    found = {}
+    by_memory: dict[tuple[Any, ...], str] = {}
+    owners = {}
     for key, tensor in weights.items():
         start = (tensor.untyped_storage().data_ptr(), tensor.storage_offset())
         memory = (*start, tuple(tensor.shape), tensor.stride(), tensor.dtype)
         # Empty tensors all live at address 0.
-        found[key] = owners.setdefault(memory if tensor.numel() else (key,), key)
-    return found
+        owners[key] = by_memory.setdefault(memory if tensor.numel() else (key,), key)
+    return owners
 
 
 def model_config(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,21 +50,16 @@ def model_config(state: Mapping[str, Any]) -> dict[str, Any]:
     sections = state.get("cfg") or {}
     model = sections.get("model") if sections else state.get("args")
     if isinstance(model, argparse.Namespace):
-        owned = {
-            key
-            for name, section in sections.items()
-            if name != "model" and isinstance(section, dict)
-            for key in section
-        }
-        return {k: v for k, v in vars(model).items() if k not in owned and k not in sections}
+        others = (part for name, part in sections.items() if name != "model")
+        owned = {*sections, *(key for part in others if isinstance(part, dict) for key in part)}
+        return {key: value for key, value in vars(model).items() if key not in owned}
     return dict(model or {})
 
 
 def updates_of(state: Mapping[str, Any]) -> int | None:
     """The update after which a checkpoint was saved; None where it doesn't say."""
-    history = state.get("optimizer_history") or [{}]
-    found: int | None = history[-1].get("num_updates")
-    return found
+    history: list[dict[str, int]] = state.get("optimizer_history") or [{}]
+    return history[-1].get("num_updates")
 
 
 def save_safetensors(state: Mapping[str, Any], path: Path) -> None:
@@ -86,7 +78,7 @@ def save_safetensors(state: Mapping[str, Any], path: Path) -> None:
     config = {
         "version": 1,
         "model": _plain(model_config(state)),
-        "task": {key: value for key, value in task.items() if key not in _OF_THE_TRAINING},
+        "task": {key: value for key, value in task.items() if key != "data"},  # a path there
         "task_state": _plain(state.get("task_state") or {}),
         "updates": int(updates_of(state) or 0),
         "training": {

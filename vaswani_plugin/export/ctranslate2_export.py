@@ -13,23 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vaswani_plugin.export.exported_model import (
-    SIDES,
-    Pairs,
-    copy_bundle_files,
-    new_folder,
-    random_pairs,
-    read_model,
-    refuse_departures,
-    require_equal,
-    to_fairseq_weights,
-)
-from vaswani_plugin.inference.ctranslate2_engine import (
-    INT8_FITS,
-    PADDING,
-    CTranslate2Engine,
-    import_ctranslate2,
-)
+from vaswani_plugin.export import exported_model
+from vaswani_plugin.inference import ctranslate2_engine
+from vaswani_plugin.inference.ctranslate2_engine import PADDING, import_ctranslate2
 from vaswani_plugin.model.configuration import Configuration, head_sizes
 from vaswani_plugin.modules.embedding import FAIRSEQ_FIRST_POSITION, fairseq_sinusoids, sinusoids
 from vaswani_plugin.text.dictionary import EOS, UNK
@@ -45,14 +31,14 @@ def transformer_spec(
     specs = import_ctranslate2().specs  # imported when it is first used
     from ctranslate2.converters import fairseq as converter
 
-    given = {"pre_norm": False, "activation": specs.common_spec.Activation.RELU}
-    given |= refuse_departures("CTranslate2", cfg, remedy="; --to onnx may have one")
+    remedy = "; --to onnx may have one"
+    options = {"pre_norm": False, "activation": specs.common_spec.Activation.RELU}
+    options |= exported_model.refuse_departures("CTranslate2", cfg, remedy=remedy)
     sides = specs.transformer_spec
-    spec = specs.TransformerSpec(
-        sides.TransformerEncoderSpec(cfg.encoder_layers, cfg.heads, **given),
-        # Without alignment heads, attention is the mean of all heads.
-        sides.TransformerDecoderSpec(cfg.decoder_layers, cfg.heads, alignment_heads=0, **given),
-    )
+    encoder = sides.TransformerEncoderSpec(cfg.encoder_layers, cfg.heads, **options)
+    options["alignment_heads"] = 0  # attention is the mean of all heads
+    decoder = sides.TransformerDecoderSpec(cfg.decoder_layers, cfg.heads, **options)
+    spec = specs.TransformerSpec(encoder, decoder)
     modules = _modules(weights, cfg)
     converter.set_transformer_encoder(spec.encoder, modules.encoder)
     converter.set_transformer_decoder(spec.decoder, modules.decoder)
@@ -86,13 +72,13 @@ class _Module:
 def _modules(weights: Mapping[str, Tensor], cfg: Configuration) -> Any:
     """fairseq's modules of our model, with copies in float32: CTranslate2 quantizes in place."""
     root: Any = _Module()
-    for name, tensor in to_fairseq_weights(weights).items():
+    for name, tensor in exported_model.to_fairseq_weights(weights).items():
         *owners, last = name.split(".")
         owner = root
         for part in owners:
             owner = vars(owner).setdefault(part, _Module())
         setattr(owner, last, tensor.detach().float().clone())
-    for side in SIDES:
+    for side in exported_model.SIDES:
         module = getattr(root, side)
         module.embed_scale = math.sqrt(cfg.d_model)
         if cfg.positions != "learned":
@@ -138,7 +124,7 @@ def write_spec(spec: Any, folder: Path, quantization: str | None = None) -> None
     if quantization in INT8:
         spec.optimize()
         to_int8(spec)
-        spec.config.add_attribute(INT8_FITS, True)
+        spec.config.add_attribute(ctranslate2_engine.INT8_FITS, True)
     else:
         spec.optimize(quantization=quantization)
     spec.save(str(folder))
@@ -149,25 +135,26 @@ def export_to_ctranslate2(model: Path, output: Path, quantization: str | None = 
 
     `output` is a new folder, `quantization` CTranslate2's name of it, None for float32.
     """
-    settings, loaded = read_model(model)
+    settings, loaded = exported_model.read_model(model)
     source, target = loaded.source, loaded.target
-    pairs = random_pairs(loaded.model)
+    pairs = exported_model.random_pairs(loaded.model)
     for dictionary, side in zip((source, target, target), pairs, strict=True):
         side[side == dictionary.index(PADDING)] = UNK  # no word there
 
-    def log_p(pairs: Pairs) -> Tensor:
-        engine = CTranslate2Engine(folder, "cpu", "float32", torch.get_num_threads())
+    def log_p(pairs: exported_model.Pairs) -> Tensor:
+        threads = torch.get_num_threads()
+        engine = ctranslate2_engine.CTranslate2Engine(folder, "cpu", "float32", threads)
         sides = (source.symbols, pairs.source), (target.symbols, pairs.target)
         texts = ([[words[n] for n in row if n > EOS] for row in x.tolist()] for words, x in sides)
         scores = [torch.tensor(each, device="cpu") for each in engine.score(*texts)]
         return nn.utils.rnn.pad_sequence(scores, batch_first=True)
 
-    with new_folder(output) as folder:
-        copy_bundle_files(model, settings, folder)
-        for kind in dict.fromkeys((None, quantization)):
-            weights = loaded.model.state_dict()
+    weights = loaded.model.state_dict()
+    with exported_model.new_folder(output) as folder:
+        exported_model.copy_bundle_files(model, settings, folder)
+        for number_type in dict.fromkeys((None, quantization)):
             spec = transformer_spec(weights, loaded.sizes, source.symbols, target.symbols)
-            write_spec(spec, folder, kind)
-            if kind is None:  # before it is quantized
-                require_equal("CTranslate2", loaded.model, log_p, pairs)
+            write_spec(spec, folder, number_type)
+            if number_type is None:  # before it is quantized
+                exported_model.require_equal("CTranslate2", loaded.model, log_p, pairs)
     return weights_path(model)

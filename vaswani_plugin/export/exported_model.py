@@ -25,12 +25,11 @@ from vaswani_plugin.text.settings import CARD, MODEL, SETTINGS, AnySettings, Set
 Weights = dict[str, Tensor]
 SIDES = ("encoder", "decoder")
 
-OF_EVERY_EXPORT = {
-    *("d_model", "d_ff", "encoder_layers", "decoder_layers", "heads", "share_embeddings"),
-    *("dropout", "attention_dropout", "activation_dropout"),
-    *("max_source_positions", "max_target_positions"),
-    *("initial_weights", "checkpoint_activations", "compile"),  # of a training alone
-}
+OF_EVERY_EXPORT = set(
+    "d_model d_ff encoder_layers decoder_layers heads share_embeddings dropout attention_dropout "
+    "activation_dropout max_source_positions max_target_positions".split()
+)
+OF_EVERY_EXPORT |= {"initial_weights", "checkpoint_activations", "compile"}  # of a training alone
 """The options that each export writes, or that leave no trace."""
 EXPRESSED: dict[str, dict[str, dict[str, dict[str, Any]]]] = {
     "Hugging Face's Marian": {"layer_norm_eps": {}},
@@ -76,9 +75,9 @@ def require_finite(weights: Mapping[str, Tensor]) -> None:
 
 
 def refuse_departures(
-    program: str, sizes: Configuration, more: Iterable[str] = (), remedy: str = ""
+    program: str, sizes: Configuration, others: Iterable[str] = (), remedy: str = ""
 ) -> dict[str, Any]:
-    """Refuse options that a program of `EXPRESSED` lacks, and `more`, by flags with values.
+    """Refuse options that a program of `EXPRESSED` lacks, and `others`, by flags with values.
 
     Returns its own options for ours.
     """
@@ -86,13 +85,13 @@ def refuse_departures(
     if d_k * sizes.heads == d_v * sizes.heads == sizes.d_model:
         sizes = replace(sizes, d_k=None, d_v=None)
     theirs = EXPRESSED[program]
-    found = [
+    departures = [
         f"{flag(each.name)} {getattr(sizes, each.name)}"
         for each in fields(sizes)
         if each.name not in OF_EVERY_EXPORT | theirs.keys()
         and getattr(sizes, each.name) != each.default
     ]
-    refuse(program, [*found, *more], remedy)
+    refuse(program, [*departures, *others], remedy)
     chosen = (of_values.get(getattr(sizes, name), {}) for name, of_values in theirs.items())
     return {name: value for options in chosen for name, value in options.items()}
 
@@ -209,11 +208,10 @@ def from_fairseq_weights(weights: Mapping[str, Tensor]) -> Weights:
 
 def _renamed(weights: Mapping[str, Tensor], parts: Mapping[str, str]) -> Weights:
     """Names without a counterpart stay: the other model's loader names them."""
-
-    def new_name(match: re.Match[str]) -> str:
-        return f"{match[1]}{parts.get(match[2], match[2])}.{match[3]}"
-
-    return {_WEIGHT.sub(new_name, name): tensor for name, tensor in weights.items()}
+    return {
+        _WEIGHT.sub(lambda name: f"{name[1]}{parts.get(name[2], name[2])}.{name[3]}", name): tensor
+        for name, tensor in weights.items()
+    }
 
 
 # ---- files
@@ -221,10 +219,8 @@ def _renamed(weights: Mapping[str, Tensor], parts: Mapping[str, str]) -> Weights
 
 def copy_bundle_files(folder: Path, settings: Settings, output: Path) -> None:
     """Copy the files of a bundle beside the weights, its model card included if it has one."""
-    names = [*settings.files(), SETTINGS]
-    if (folder / CARD).is_file():
-        names.append(CARD)
-    for name in names:
+    cards = [CARD] if (folder / CARD).is_file() else []
+    for name in (*settings.files(), SETTINGS, *cards):
         if name != MODEL:
             shutil.copyfile(folder / name, output / name)
 

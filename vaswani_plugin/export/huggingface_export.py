@@ -36,22 +36,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError, optional
+from vaswani_plugin.export import exported_model, huggingface_tokenizer
 from vaswani_plugin.export.checkpoints import shared_owners
-from vaswani_plugin.export.exported_model import (
-    SIDES,
-    Pairs,
-    Weights,
-    new_folder,
-    read_model,
-    refuse_departures,
-    require_equal,
-    to_fairseq_weights,
-)
-from vaswani_plugin.export.huggingface_tokenizer import (
-    bpe_tokenizer,
-    text_tokenizer,
-    tokenizer_config,
-)
+from vaswani_plugin.export.exported_model import SIDES, Weights
 from vaswani_plugin.export.model_card import front_matter
 from vaswani_plugin.files.outputs import write_json
 from vaswani_plugin.inference.language_model import MAX_NEW_TOKENS
@@ -93,7 +80,7 @@ def to_marian(weights: Weights, sizes: Configuration) -> Weights:
     last_norms = tuple(f"model.{side}.layers.{n - 1}.final_layer_norm." for side, n in counts)
     done: dict[int, Tensor] = {}
     result = {}
-    for fairseqs, tensor in to_fairseq_weights(weights).items():
+    for fairseqs, tensor in exported_model.to_fairseq_weights(weights).items():
         name = _HEAD if fairseqs == _PROJECTION else f"model.{fairseqs}"
         if tensor.data_ptr() not in done:
             factor = stream_factor(sizes.layer_norm_eps) ** _exponent(name, last_norms)
@@ -109,33 +96,33 @@ def stream_factor(epsilon: float) -> float:
 
 def _columns(name: str, order: Tensor) -> Any:
     """The index that orders the model's columns in a weight of Marian's."""
-    part, kind = name.split(".")[-2:]
-    if kind == "weight" and (part in _READS or part in ("embed_tokens", "lm_head")):
+    part, suffix = name.split(".")[-2:]
+    if suffix == "weight" and (part in _READS or part in ("embed_tokens", "lm_head")):
         return slice(None), order  # (H K, D), (F, D) or (V, D)
     return slice(None) if part in _READS else order  # (H K,) and (F,); (D, ...)
 
 
 def _exponent(name: str, last_norms: tuple[str, ...]) -> int:
     """1 where a weight writes the multiplied stream, -1 where it reads it, 0 elsewhere."""
-    part, kind = name.split(".")[-2:]
+    part, suffix = name.split(".")[-2:]
     if name.startswith(last_norms) or part in ("embed_tokens", "lm_head"):
         return 0
     if ".layers.0.self_attn." in name:  # from the embeddings to the first normalization
         return 0
     if part in _READS:
         reads_encoder = "encoder_attn" in name and part != "q_proj"
-        return 0 if kind == "bias" or reads_encoder else -1
+        return 0 if suffix == "bias" or reads_encoder else -1
     return 1  # out_proj, fc2 and the norms
 
 
 def _with_more_rows(weights: Weights, rows: int) -> Weights:
     """Add symbols that the model reads as <unk> and never writes, to `rows` in all."""
     matrix = weights[_HEAD]  # of all embeddings
-    more = rows - len(matrix)
-    longer = torch.cat((matrix, matrix[UNK].expand(more, -1)))  # (V + more, D)
-    bias = torch.cat((matrix.new_zeros(len(matrix)), matrix.new_full((more,), NEVER)))
-    changed = dict.fromkeys((*_EMBEDDINGS, _HEAD), longer)
-    return {**weights, **changed, "final_logits_bias": bias[None]}
+    added = rows - len(matrix)
+    longer = torch.cat((matrix, matrix[UNK].expand(added, -1)))  # (V + added, D)
+    bias = torch.cat((matrix.new_zeros(len(matrix)), matrix.new_full((added,), NEVER)))
+    matrices = dict.fromkeys((*_EMBEDDINGS, _HEAD), longer)
+    return {**weights, **matrices, "final_logits_bias": bias[None]}
 
 
 def _each_once(weights: Weights) -> Weights:
@@ -180,71 +167,73 @@ def export_to_huggingface(model: Path, output: Path, with_tokenizer: bool = True
     transformers = optional("transformers", "transformers")
     settings = read_settings(model)
     make = _openai_folder if isinstance(settings, TextSettings) else _marian_folder
-    found = make(model, with_tokenizer)
-    use = _USE.format(found.auto_class) if with_tokenizer else found.without_tokenizer
-    front = front_matter(settings, found.tag, library_name="transformers")
-    card = f"---\n{front}---\n\n# {found.title}\n\n{found.description}\n\n{use}\n"
-    with new_folder(output) as folder:
-        save_file(found.weights, folder / SAFETENSORS, metadata={"format": "pt"})
-        for name, content in found.files.items():
+    parts = make(model, with_tokenizer)
+    use = _USE.format(parts.auto_class) if with_tokenizer else parts.without_tokenizer
+    front = front_matter(settings, parts.tag, library_name="transformers")
+    card = f"---\n{front}---\n\n# {parts.title}\n\n{parts.description}\n\n{use}\n"
+    with exported_model.new_folder(output) as folder:
+        save_file(parts.weights, folder / SAFETENSORS, metadata={"format": "pt"})
+        for name, content in parts.files.items():
             if isinstance(content, bytes):
                 (folder / name).write_bytes(content)
             else:
                 write_json(folder / name, content)
         (folder / CARD).write_text(card, encoding="utf-8")
 
-        def log_p(pairs: Pairs) -> Tensor:
+        def log_p(pairs: exported_model.Pairs) -> Tensor:
             with redirect_stderr(StringIO()):  # the progress bar
-                theirs = getattr(transformers, found.auto_class).from_pretrained(folder).eval()
-            read, inputs = pairs.previous, {}
-            if isinstance(found.model, EncoderDecoder):
-                read, inputs = pairs.source, {"decoder_input_ids": pairs.previous}
-            inputs |= {"input_ids": read, "attention_mask": read.ne(PAD)}
+                theirs = getattr(transformers, parts.auto_class).from_pretrained(folder).eval()
+            tokens, inputs = pairs.previous, {}
+            if isinstance(parts.model, EncoderDecoder):
+                tokens, inputs = pairs.source, {"decoder_input_ids": pairs.previous}
+            inputs |= {"input_ids": tokens, "attention_mask": tokens.ne(PAD)}
             return pairs.log_p(theirs(**inputs).logits)
 
-        require_equal("Hugging Face", found.model, log_p)
+        exported_model.require_equal("Hugging Face", parts.model, log_p)
     return weights_path(model)
 
 
 def _marian_folder(model: Path, with_tokenizer: bool) -> _Folder:
-    settings, (trained, sizes, source, target, *_) = read_model(model)
-    more = []
-    if sizes.layer_norm_eps > MARIANS_EPSILON:
-        more.append(f"--layer-norm-eps {sizes.layer_norm_eps:g}")
-    refuse_departures("Hugging Face's Marian", sizes, more, "; --to onnx may have one")
+    settings, (trained, sizes, source, target, *_) = exported_model.read_model(model)
+    is_larger = sizes.layer_norm_eps > MARIANS_EPSILON
+    others = [f"--layer-norm-eps {sizes.layer_norm_eps:g}"] if is_larger else []
+    remedy = "; --to onnx may have one"
+    exported_model.refuse_departures("Hugging Face's Marian", sizes, others, remedy)
     weights = to_marian(trained.state_dict(), sizes)
-    is_one = sizes.share_embeddings == "all"
+    is_shared = sizes.share_embeddings == "all"
     files: dict[str, Any] = {"vocab.json": source.indices}
-    if not is_one:
+    if not is_shared:
         files["target_vocab.json"] = target.indices
     if with_tokenizer:
-        config = tokenizer_config(sizes.max_source_positions)
+        config = huggingface_tokenizer.tokenizer_config(sizes.max_source_positions)
         config |= {"source_lang": settings.source_language, "target_lang": settings.target_language}
         rules = settings.tokenizer != "none" or settings.lowercase or settings.normalize_punctuation
         if settings.subwords == "sentencepiece" and not rules:  # raw pieces
             pieces = (model / str(settings.codes)).read_bytes()
             files |= {"source.spm": pieces, "target.spm": pieces}
-            config |= {"tokenizer_class": "MarianTokenizer", "separate_vocabs": not is_one}
+            config |= {"tokenizer_class": "MarianTokenizer", "separate_vocabs": not is_shared}
         else:
-            tokenizer = bpe_tokenizer(model, settings, source, is_one)
+            tokenizer = huggingface_tokenizer.bpe_tokenizer(model, settings, source, is_shared)
             weights = _with_more_rows(weights, len(tokenizer["model"]["vocab"]))
             files["tokenizer.json"] = tokenizer
         files["tokenizer_config.json"] = config
     files["config.json"] = marian_config(sizes, *(len(weights[name]) for name in _EMBEDDINGS))
     files["generation_config.json"] = generation_config(settings, sizes)
+    pair = f"{settings.source_language}-{settings.target_language}"
     return _Folder(
         trained,
         _each_once(weights),
         files,
-        f"{settings.source_language}-{settings.target_language}, a Transformer of vaswani_plugin",
-        "translation",
-        "AutoModelForSeq2SeqLM",
-        f"{sizes.encoder_layers} + {sizes.decoder_layers} layers, d_model {sizes.d_model}, "
-        f"d_ff {sizes.d_ff}, {sizes.heads} heads, exported as MarianMT. Between its "
-        f"normalizations it carries {stream_factor(sizes.layer_norm_eps):g} times the numbers "
+        title=f"{pair}, a Transformer of vaswani_plugin",
+        tag="translation",
+        auto_class="AutoModelForSeq2SeqLM",
+        description=f"{sizes.encoder_layers} + {sizes.decoder_layers} layers, d_model "
+        f"{sizes.d_model}, d_ff {sizes.d_ff}, {sizes.heads} heads, exported as MarianMT. Between "
+        f"its normalizations it carries {stream_factor(sizes.layer_norm_eps):g} times the numbers "
         "of the original, so that Marian's epsilon of 1e-5 has the effect of the original's.",
-        f"The tokenizer is not part of it: text is prepared by {settings.tokenizer} and "
-        f"{settings.subwords}. `vocab.json` numbers the subwords; a source ends with `</s>`.",
+        without_tokenizer="The tokenizer is not part of it: text is prepared by "
+        f"{settings.tokenizer} and {settings.subwords}. `vocab.json` numbers the subwords; a "
+        "source ends with `</s>`.",
     )
 
 
@@ -302,14 +291,12 @@ _END_AND_PADDING = {"pad_token_id": PAD, "eos_token_id": EOS, "bad_words_ids": [
 
 
 def _openai_folder(model: Path, with_tokenizer: bool) -> _Folder:
-    settings, (trained, sizes, _, dictionary, *_) = read_model(model, TextSettings)
+    settings, (trained, sizes, _, dictionary, *_) = exported_model.read_model(model, TextSettings)
     if settings.article_tokens is not None:
         raise UserError(f"{model} holds a summarizer, and Hugging Face has no counterpart of it")
-    more = []
-    if sizes.d_ff > 4 * sizes.d_model:
-        more.append(f"--d-ff {sizes.d_ff} with --d-model {sizes.d_model}")
-    theirs = refuse_departures("Hugging Face's OpenAI GPT", sizes, more)
-    weights = to_openai(trained, sizes)
+    is_wider = sizes.d_ff > 4 * sizes.d_model
+    others = [f"--d-ff {sizes.d_ff} with --d-model {sizes.d_model}"] if is_wider else []
+    theirs = exported_model.refuse_departures("Hugging Face's OpenAI GPT", sizes, others)
     files = {
         "config.json": openai_config(sizes, len(dictionary)) | theirs,
         "generation_config.json": {
@@ -320,19 +307,20 @@ def _openai_folder(model: Path, with_tokenizer: bool) -> _Folder:
         "vocab.json": dictionary.indices,
     }
     if with_tokenizer:
-        files["tokenizer.json"] = text_tokenizer(model, settings, dictionary)
-        config = tokenizer_config(sizes.max_target_positions)
+        tokenizer = huggingface_tokenizer.text_tokenizer(model, settings, dictionary)
+        files["tokenizer.json"] = tokenizer
+        config = huggingface_tokenizer.tokenizer_config(sizes.max_target_positions)
         files["tokenizer_config.json"] = config | {"bos_token": dictionary[EOS]}
     return _Folder(
         trained,
-        weights,
+        to_openai(trained, sizes),
         files,
-        "A language model of vaswani_plugin",
-        "text-generation",
-        "AutoModelForCausalLM",
-        f"{sizes.decoder_layers} layers, d_model {sizes.d_model}, d_ff {sizes.d_ff}, "
+        title="A language model of vaswani_plugin",
+        tag="text-generation",
+        auto_class="AutoModelForCausalLM",
+        description=f"{sizes.decoder_layers} layers, d_model {sizes.d_model}, d_ff {sizes.d_ff}, "
         f"{sizes.heads} heads, exported as OpenAI GPT. A text begins with `</s>`.",
-        f"`vocab.json` numbers the text's {settings.coding}.",
+        without_tokenizer=f"`vocab.json` numbers the text's {settings.coding}.",
     )
 
 
@@ -343,7 +331,7 @@ def to_openai(model: DecoderOnly, sizes: Configuration) -> Weights:
     positions = torch.arange(sizes.max_target_positions, device=matrix.device)
     last = {f"transformer.ln_f.{name[5:]}": ours[name] for name in ours if name.startswith("norm.")}
     tokens, places = ("wte", "wpe") if last else ("tokens_embed", "positions_embed")  # GPT-2's
-    found = last | {
+    weights = last | {
         f"transformer.{tokens}.weight": matrix * math.sqrt(sizes.d_model),
         f"transformer.{places}.weight": model.positions(positions[None])[0],
         "lm_head.weight": matrix,
@@ -352,15 +340,15 @@ def to_openai(model: DecoderOnly, sizes: Configuration) -> Weights:
     for number in range(sizes.decoder_layers):
         # Their weights multiply from the right, (inputs, outputs).
         for theirs, parts in _OPENAI_PARTS.items():
-            for kind in ("weight", "bias"):
-                tensors = [ours[f"layers.{number}.{part}.{kind}"].t() for part in parts]
-                found[f"transformer.h.{number}.{theirs}.{kind}"] = torch.cat(tensors, -1)
+            for suffix in ("weight", "bias"):
+                tensors = [ours[f"layers.{number}.{part}.{suffix}"].t() for part in parts]
+                weights[f"transformer.h.{number}.{theirs}.{suffix}"] = torch.cat(tensors, -1)
         hidden = f"transformer.h.{number}.mlp"
         for name in (f"{hidden}.c_fc.weight", f"{hidden}.c_fc.bias"):  # (D, 4 D) and (4 D,)
-            found[name] = F.pad(found[name], (0, unused))
+            weights[name] = F.pad(weights[name], (0, unused))
         name = f"{hidden}.c_proj.weight"  # (4 D, D)
-        found[name] = F.pad(found[name], (0, 0, 0, unused))
-    return {name: weight.detach().contiguous() for name, weight in found.items()}
+        weights[name] = F.pad(weights[name], (0, 0, 0, unused))
+    return {name: weight.detach().contiguous() for name, weight in weights.items()}
 
 
 _OPENAI_PARTS = {

@@ -176,16 +176,16 @@ def _quotes(is_english: bool) -> list[tuple[str, str]]:
     """Join quotation marks to what they quote: the first one opens, the second one closes."""
     steps = [(f"(?<={_GAP})„(?={_GAP})", f'"{_LOW}'), (f"(?<={_GAP})“(?={_GAP})", f'"{_HIGH}')]
     for quote in ('"', "'", "`", "``", "''"):
-        kind = f"[{_LOW}{_HIGH}]?" if quote == '"' else ""
+        mark = f"[{_LOW}{_HIGH}]?" if quote == '"' else ""
         follows = f"(?<={_GAP})"
-        token = f"{quote}{kind}{_GAP}"
+        token = f"{quote}{mark}{_GAP}"
         may_be_possessive = is_english and quote == "'"
         opens = f"{follows}(?<!s{_GAP})" if may_be_possessive else follows
-        closes = rf"(?:(?!{follows}{token}).)*\K{quote}(?={kind}{_GAP})"
+        closes = rf"(?:(?!{follows}{token}).)*\K{quote}(?={mark}{_GAP})"
         steps.append((f"{opens}{token}{closes}", _CLOSING))
         if may_be_possessive:
             steps.append((rf"(?<=s{_GAP})'(?={_GAP})", _CLOSING))
-        steps.append((rf"{follows}{quote}{kind}\K{_GAP}", _GLUE))
+        steps.append((rf"{follows}{quote}{mark}\K{_GAP}", _GLUE))
         steps.append((f"{_GAP}(?={_CLOSING})", _GLUE))
         steps.append((_CLOSING, quote + _CLOSED))
     return [*steps, (_CLOSED, ""), (f'"{_LOW}', "„"), (f'"{_HIGH}', "“")]
@@ -220,11 +220,10 @@ def bpe_tokenizer(
             "--without-tokenizer for the model alone, or train on word pieces, as "
             "recipes/own_text.sh does"
         )
-    rules = settings.lowercase, settings.normalize_punctuation, settings.escape
-    words = moses_steps(source, *rules)
-    merges = _merges(model, settings)
+    words = moses_steps(source, settings.lowercase, settings.normalize_punctuation, settings.escape)
     pieces = map(_piece, dictionary.symbols[dictionary.nspecial :])
-    tokenizer = _made(_bpe(pieces, merges), dictionary, f"$0 {dictionary[EOS]}")
+    units_model = _bpe(pieces, _merges(model, settings))
+    tokenizer = _made(units_model, dictionary, f"$0 {dictionary[EOS]}")
     invisible = normalizers.Replace(Regex(MEANINGLESS.pattern), "")
     tokenizer.normalizer = normalizers.Sequence([invisible, *words])
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -244,13 +243,13 @@ def text_tokenizer(model: Path, settings: TextSettings, dictionary: Dictionary) 
     if settings.coding == "bpe":
         merges = [(_written(a), _written(b)) for a, b in _merges(model, settings)]
         pieces = (_EMPTY if unit == NOTHING else _written(_piece(unit)) for unit in units)
-        kind = _bpe(pieces, merges)
+        units_model = _bpe(pieces, merges)
     else:
         if settings.coding == "characters":
             units = list(map(decode_characters, units))
         numbers = {unit: number for number, unit in enumerate([*special, *units])}
-        kind = models.WordLevel(numbers, unk_token="<unk>")
-    tokenizer, line_break = _made(kind, dictionary, f"{dictionary[EOS]} $0"), "\n"
+        units_model = models.WordLevel(numbers, unk_token="<unk>")
+    tokenizer, line_break = _made(units_model, dictionary, f"{dictionary[EOS]} $0"), "\n"
     if settings.coding == "words":
         tokenizer.normalizer = normalizers.Replace(
             Regex(rf"(?<!\S)(?:{_SPECIAL})(?!\S)"), dictionary[UNK]

@@ -38,15 +38,15 @@ def write_card(folder: Path, result: Path | None = None) -> bool:
     README.md of another origin, or that was edited, stays.
     """
     settings, config = read_settings(folder), read_json(folder / CONFIG, "copy it again")
-    found = None if result is None else read_json(result, "run the recipe's last stage again")
-    if found is not None and "recipe" not in found:
+    facts = None if result is None else read_json(result, "run the recipe's last stage again")
+    if facts is not None and "recipe" not in facts:
         raise UserError(f"{result}: not a recipe's result.json, which is in its work folder")
     dictionaries = {
         name: len(Dictionary.load(folder / name))
         for name in settings.files()
         if name.startswith("dict.")
     }
-    text, path = model_card(settings, config, dictionaries, found), folder / CARD
+    text, path = model_card(settings, config, dictionaries, facts), folder / CARD
     if path.is_file():
         old = path.read_text(encoding="utf-8", errors="replace")
         signature = _SIGNATURE.search(old)
@@ -65,11 +65,11 @@ def front_matter(settings: AnySettings, tag: str | None, **fields: Any) -> str:
     """The YAML block at the head of a card, which model hubs read; it names no licence."""
     import yaml  # needed by this command alone, as Jinja is
 
-    found: dict[str, Any] = {}
+    head: dict[str, Any] = {}
     if isinstance(settings, Settings):
-        found["language"] = [*dict.fromkeys((settings.source_language, settings.target_language))]
-    found |= {"pipeline_tag": tag} if tag else {}
-    return str(yaml.safe_dump(found | fields, sort_keys=False, allow_unicode=True))
+        head["language"] = [*dict.fromkeys((settings.source_language, settings.target_language))]
+    head |= {"pipeline_tag": tag} if tag else {}
+    return str(yaml.safe_dump(head | fields, sort_keys=False, allow_unicode=True))
 
 
 def model_card(
@@ -82,9 +82,9 @@ def model_card(
     import jinja2
 
     result = result or {}
-    kind = "translation" if isinstance(settings, Settings) else "parsing"
+    task = "translation" if isinstance(settings, Settings) else "parsing"
     if isinstance(settings, TextSettings):
-        kind = "text-generation" if settings.article_tokens is None else "summarization"
+        task = "text-generation" if settings.article_tokens is None else "summarization"
     arch = result.get("arch") or config["model"].get("_name") or "not recorded"
     try:
         model = {"architecture": f"`{arch}` ({row_of(arch)[1].source})"}
@@ -98,9 +98,9 @@ def model_card(
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     environment.filters["cell"] = lambda value: " ".join(str(value).replace("|", "\\|").split())
     environment.filters["set"] = lambda values: _set(values).items()
-    tag = None if kind == "parsing" else kind
+    tag = None if task == "parsing" else task
     return environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
-        kind=kind,
+        kind=task,
         front_matter=front_matter(settings, tag, library_name="vaswani_plugin", tags=["fairseq"]),
         arch=arch,
         recipe=result.get("recipe"),

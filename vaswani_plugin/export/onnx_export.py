@@ -19,25 +19,11 @@ import torch
 from torch import Tensor, nn
 
 from vaswani_plugin.errors import UserError, optional
-from vaswani_plugin.export.exported_model import (
-    copy_bundle_files,
-    new_folder,
-    read_model,
-    refuse_departures,
-    require_equal,
-)
+from vaswani_plugin.export import exported_model
 from vaswani_plugin.export.huggingface_export import generation_config, marian_config
 from vaswani_plugin.files.outputs import write_json
-from vaswani_plugin.inference.onnx_engine import (
-    DECODER,
-    DECODER_WITH_PAST,
-    ENCODER,
-    ONNX_PACKAGES,
-    POSITIONS,
-    OnnxTransformer,
-    cross_attention_name,
-    past_names,
-)
+from vaswani_plugin.inference import onnx_engine
+from vaswani_plugin.inference.onnx_engine import DECODER, DECODER_WITH_PAST, ENCODER
 from vaswani_plugin.model.build import build
 from vaswani_plugin.modules.attention import KeysAndValues, causal_mask
 from vaswani_plugin.modules.cache import Cache
@@ -69,13 +55,13 @@ class EncoderGraph(nn.Module):
 
 
 class GraphCache(Cache):
-    """The cache of a graph, which gets the new tokens alone; `given`: see `DecoderGraph`."""
+    """The cache of a graph, which gets the new tokens alone; `past`: see `DecoderGraph`."""
 
-    def __init__(self, given: tuple[Tensor, ...]) -> None:
+    def __init__(self, past: tuple[Tensor, ...]) -> None:
         super().__init__()
-        fours = zip(*[iter(given)] * 4, strict=True)
+        fours = zip(*[iter(past)] * 4, strict=True)
         self.layers = [(KeysAndValues(a, b), KeysAndValues(c, d)) for a, b, c, d in fours]
-        self.length = given[0].size(2) if given else 0
+        self.length = past[0].size(2) if past else 0
 
     def begin(self, tokens: Tensor, *unused: object) -> tuple[Tensor, Tensor, Tensor]:
         """See `Cache`; there is no padding."""
@@ -92,17 +78,17 @@ class DecoderGraph(nn.Module):
         self.decoder = decoder
         self.with_past = with_past
 
-    def forward(self, ids: Tensor, source_mask: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, ids: Tensor, source_mask: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
         """The target shifted right, without its cached part (B, T), and a mask (B, S) -> logits.
 
-        The mask is 0 at padding. `given` is the encoder output (B, S, D); with `with_past`, of each
+        The mask is 0 at padding. `inputs`: the encoder output (B, S, D); with `with_past`, of each
         layer the keys (B, H, P, K) and values (B, H, P, V) of the target, then those of the source.
-        Returned are logits (B, T, vocabulary), the keys and values in the order of `given`, without
-        the source's with `with_past`, and the last layer's attention to the source (B, H, T, S).
+        Returned are logits (B, T, vocabulary), the keys and values in that order, without the
+        source's with `with_past`, and the last layer's attention to the source (B, H, T, S).
         """
-        cache = GraphCache(given if self.with_past else ())
+        cache = GraphCache(inputs if self.with_past else ())
         # With cached keys and values, the layers don't read the encoder output.
-        memory = ids.new_empty(0) if self.with_past else given[0]
+        memory = ids.new_empty(0) if self.with_past else inputs[0]
         visible = source_mask.bool()[:, None, None]
         last = len(self.decoder.layers) - 1
         output = self.decoder(ids, memory, visible, cache, alignment_layer=last)
@@ -118,10 +104,10 @@ def write_graphs(model: EncoderDecoder, folder: Path) -> None:
     attention: Any = decoder.layers[0].self_attention
     heads = attention.heads
 
-    def keys_and_values(kind: str, length: str) -> dict[str, Shape]:
+    def keys_and_values(prefix: str, length: str) -> dict[str, Shape]:
         """Their shapes by name; `length` is the target's."""
         shapes: dict[str, Shape] = {}
-        for name in past_names(kind, layers):
+        for name in onnx_engine.past_names(prefix, layers):
             linear = attention.key if name.endswith("key") else attention.value
             axis = length if ".decoder." in name else SOURCE
             shapes[name] = (BATCH, heads, axis, linear.out_features // heads)
@@ -136,7 +122,8 @@ def write_graphs(model: EncoderDecoder, folder: Path) -> None:
     }
     present = keys_and_values("present", f"{PAST} + {TARGET}")
     logits: dict[str, Shape] = {"logits": (BATCH, TARGET, words)}
-    weights: dict[str, Shape] = {cross_attention_name(layers): (BATCH, heads, TARGET, SOURCE)}
+    attention_name = onnx_engine.cross_attention_name(layers)
+    weights: dict[str, Shape] = {attention_name: (BATCH, heads, TARGET, SOURCE)}
     inputs = target | {"encoder_hidden_states": memory}
     _write(DecoderGraph(decoder, False), inputs, logits | present | weights, folder / DECODER)
     inputs = target | keys_and_values("past_key_values", PAST)
@@ -150,8 +137,8 @@ def _write(
 ) -> None:
     """Trace a graph and write it; inputs of two axes are token numbers and masks."""
     sizes = [[EXAMPLE[n] if isinstance(n, str) else n for n in shape] for shape in inputs.values()]
-    kinds = [torch.long if len(shape) == 2 else None for shape in sizes]
-    example = [torch.ones(n, dtype=k, device="cpu") for n, k in zip(sizes, kinds, strict=True)]
+    types = [torch.long if len(shape) == 2 else None for shape in sizes]
+    example = [torch.ones(n, dtype=t, device="cpu") for n, t in zip(sizes, types, strict=True)]
     axes = {
         name: {axis: size for axis, size in enumerate(shape) if isinstance(size, str)}
         for name, shape in (inputs | outputs).items()
@@ -177,22 +164,22 @@ def export_to_onnx(model: Path, output: Path, quantization: str | None = None) -
     `output` is a new folder, `quantization` "int8" or None for float32.
     """
     for module in ("onnxruntime", "onnx"):
-        optional(module, ONNX_PACKAGES)
+        optional(module, onnx_engine.ONNX_PACKAGES)
     if quantization not in (None, "int8"):
         raise UserError(f"onnxruntime has no --quantization {quantization}: give int8 or none")
-    settings, (trained, sizes, source, target, *_) = read_model(model)
-    refuse_departures("an ONNX export", sizes)
+    settings, (trained, sizes, source, target, *_) = exported_model.read_model(model)
+    exported_model.refuse_departures("an ONNX export", sizes)
     # Of the plain modules: a kernel may be none of the exporter's operators.
     transformer = build(sizes, source, target).eval()
     transformer.load_state_dict(trained.state_dict())
-    with new_folder(output) as folder:
-        copy_bundle_files(model, settings, folder)
+    with exported_model.new_folder(output) as folder:
+        exported_model.copy_bundle_files(model, settings, folder)
         config = marian_config(sizes, len(source), len(target))
-        config[OURS] |= {name: getattr(sizes, name) for name in POSITIONS}
+        config[OURS] |= {name: getattr(sizes, name) for name in onnx_engine.POSITIONS}
         write_json(folder / "config.json", config)
         write_json(folder / "generation_config.json", generation_config(settings, sizes))
         write_graphs(transformer, folder)
-        require_equal("onnxruntime", trained, partial(_log_p, folder))
+        exported_model.require_equal("onnxruntime", trained, partial(_log_p, folder))
         if quantization is not None:
             _quantize(folder)
     return weights_path(model)
@@ -200,13 +187,13 @@ def export_to_onnx(model: Path, output: Path, quantization: str | None = None) -
 
 def _log_p(folder: Path, pairs: Any) -> Tensor:
     """By all three graphs: the first half of the targets without a past, the second with one."""
-    model = OnnxTransformer(folder, PAD, torch.get_num_threads())
+    model = onnx_engine.OnnxTransformer(folder, PAD, torch.get_num_threads())
     encoded, half = model.encode(pairs.source), pairs.previous.size(1) // 2
-    found = model.first.run({"input_ids": pairs.previous[:, :half], **encoded})
-    past = {name: found[name.replace("past_key_values", "present")] for name in model.past}
+    first = model.first.run({"input_ids": pairs.previous[:, :half], **encoded})
+    past = {name: first[name.replace("past_key_values", "present")] for name in model.past}
     inputs = {name: encoded[name] for name in model.next.inputs if name in encoded} | past
     rest = model.next.run({"input_ids": pairs.previous[:, half:], **inputs})
-    return pairs.log_p(torch.cat((found["logits"], rest["logits"]), dim=1))
+    return pairs.log_p(torch.cat((first["logits"], rest["logits"]), dim=1))
 
 
 def _quantize(folder: Path) -> None:
@@ -217,7 +204,13 @@ def _quantize(folder: Path) -> None:
     logging.disable(logging.WARNING)  # the quantizer's advice
     try:
         for path in (folder / name for name in (ENCODER, DECODER, DECODER_WITH_PAST)):
-            options = {"per_channel": True, "reduce_range": True, "weight_type": QuantType.QInt8}
-            quantize_dynamic(path, path, op_types_to_quantize=["MatMul"], **options)
+            quantize_dynamic(
+                path,
+                path,
+                op_types_to_quantize=["MatMul"],
+                per_channel=True,
+                reduce_range=True,
+                weight_type=QuantType.QInt8,
+            )
     finally:
         logging.disable(before)

@@ -64,8 +64,8 @@ _SAME += ["max_source_positions", "max_target_positions"]
 
 def _section(state: Checkpoint, name: str) -> dict[str, Any]:
     """A checkpoint's options of "model" or "task"; old ones have all in one place."""
-    found = (state.get("cfg") or {}).get(name) or state.get("args") or {}
-    return dict(vars(found) if isinstance(found, argparse.Namespace) else found)
+    section = (state.get("cfg") or {}).get(name) or state.get("args") or {}
+    return dict(vars(section) if isinstance(section, argparse.Namespace) else section)
 
 
 def stock_options(state: Checkpoint) -> argparse.Namespace:
@@ -139,11 +139,11 @@ def our_config(options: argparse.Namespace) -> dict[str, Any]:
 
 def _flat(cfg: Any, prefix: str = "") -> dict[str, Any]:
     """The options by the names of fairseq's flags; nested ones begin with their side."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for name in (field.name for field in fields(cfg) if field.name != "_name"):
         value = getattr(cfg, name)
-        found |= _flat(value, f"{name}_") if is_dataclass(value) else {prefix + name: value}
-    return found
+        options |= _flat(value, f"{name}_") if is_dataclass(value) else {prefix + name: value}
+    return options
 
 
 def import_weights(
@@ -272,8 +272,8 @@ def import_stock(
         options = stock_options(state)
         config = our_config(options)
         require_finite(state["model"])
-        found = stock_task(state)
-        languages = source_lang or found.get("source_lang"), target_lang or found.get("target_lang")
+        task = stock_task(state)
+        languages = source_lang or task.get("source_lang"), target_lang or task.get("target_lang")
         if not all(languages):
             in_names = languages_of(data_bin)
             if in_names is None:
@@ -285,7 +285,7 @@ def import_stock(
         paths = (data_bin / dictionary_name(str(language)) for language in languages)
         source, target = map(Dictionary.load, paths)
         weights = import_weights(state, options, source, target)
-    task = {**found, **{name: config[name] for name in config if name.endswith("_positions")}}
+    task |= {name: config[name] for name in config if name.endswith("_positions")}
     task |= {"_name": TRANSLATION, "source_lang": languages[0], "target_lang": languages[1]}
     task["data"] = str(data_bin)
     digests = {"source": source.digest(), "target": target.digest()}
