@@ -22,13 +22,13 @@ LEVELS = 65535
 
 def attention_data(attention: Attention) -> dict[str, Any]:
     """The explorer's data: for each kind its title, labels, shape (N, H, T, S) and weights."""
-    found = {}
+    data = {}
     for kind, heads in attention.kinds.items():
         levels = np.rint(heads.weights.astype(np.float64) * LEVELS).astype("<u2")
         weights = base64.b64encode(levels.tobytes()).decode("ascii")
-        found[kind] = {"title": KINDS[kind], "queries": heads.queries, "keys": heads.keys}
-        found[kind] |= {"shape": heads.weights.shape, "weights": weights}
-    return found
+        data[kind] = {"title": KINDS[kind], "queries": heads.queries, "keys": heads.keys}
+        data[kind] |= {"shape": heads.weights.shape, "weights": weights}
+    return data
 
 
 @cache

@@ -7,6 +7,7 @@ Axes: N layers, H heads, T queries, S keys.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -143,27 +144,25 @@ def write_sentence(
             sentence = " ".join(shown.queries)
             raise UserError(f"--word {word} is not in: {sentence} (--words merges subwords)")
     start = {"kind": kind, "layer": layer, "heads": heads, "word": word}
-    labels = shown.queries, shown.keys, f"{KINDS[kind]}, layer {layer}"
-    picture = shown.weights[layer - 1], heads, *labels
+    title = f"{KINDS[kind]}, layer {layer}"
+    draw = partial(draw_lines, only=only) if lines or word is not None else draw_heads
     for path in outputs:
         if path.suffix == ".html":
             with write_bytes_atomically(path) as stream:
                 stream.write(page(attention, start).encode("utf-8"))
         elif path.suffix == ".json":
             write_json(path, as_json(attention), indent=None)
-        elif lines or word is not None:
-            draw_lines(*picture, path, only)
         else:
-            draw_heads(*picture, path)
+            draw(shown.weights[layer - 1], heads, shown.queries, shown.keys, title, path)
 
 
 def as_json(attention: Attention) -> dict[str, Any]:
     """The weights of every layer and head, (N, H, T, S) for each kind, to seven decimals."""
-    found = {}
+    kinds: dict[str, Any] = {}
     for kind, heads in attention.kinds.items():
-        found[kind] = {"queries": heads.queries, "keys": heads.keys}
-        found[kind]["weights"] = heads.weights.astype(float).round(7).tolist()
-    return {"source": attention.source, "target": attention.target, "attention": found}
+        weights = heads.weights.astype(float).round(7).tolist()
+        kinds[kind] = {"queries": heads.queries, "keys": heads.keys, "weights": weights}
+    return {"source": attention.source, "target": attention.target, "attention": kinds}
 
 
 def attend_corpus(
@@ -195,11 +194,8 @@ STATISTICS = {
 
 
 def _query_sums(weights: np.ndarray) -> dict[str, np.ndarray]:
-    """Each statistic of weights (N, H, T, S), summed over the queries of a sentence: (N, H).
-
-    Tokens are compared by position; between two languages this measures how monotonic the attention
-    is. A missing neighbour gets 0.
-    """
+    """Each statistic of weights (N, H, T, S), summed over a sentence's queries; (N, H)."""
+    # Tokens are compared by position: between two languages this measures how monotonic it is.
     weights = weights.astype(np.float64)
     queries, keys = weights.shape[-2:]
     distance = np.abs(np.arange(queries)[:, None] - np.arange(keys))
@@ -207,7 +203,7 @@ def _query_sums(weights: np.ndarray) -> dict[str, np.ndarray]:
     sums = {"distance": (weights * distance).sum((-2, -1))}
     sums["entropy"] = -(weights * logarithms).sum((-2, -1))
     for name, offset in (("previous", -1), ("same", 0), ("next", 1)):
-        sums[name] = np.diagonal(weights, offset, -2, -1).sum(-1)
+        sums[name] = np.diagonal(weights, offset, -2, -1).sum(-1)  # a missing neighbour gets 0
     return sums
 
 
@@ -221,14 +217,14 @@ def corpus_statistics(sentences: Iterable[Attention]) -> dict[str, Any]:
     for attention in sentences:
         count += 1
         for kind, heads in attention.kinds.items():
-            found = sums.setdefault(kind, dict.fromkeys(("queries", *STATISTICS), 0))
-            found["queries"] += len(heads.queries)
+            of_kind = sums.setdefault(kind, dict.fromkeys(("queries", *STATISTICS), 0))
+            of_kind["queries"] += len(heads.queries)
             for name, value in _query_sums(heads.weights).items():
-                found[name] = found[name] + value
+                of_kind[name] = of_kind[name] + value
     if not count:
         raise UserError("--corpus holds no sentences; give more text")
-    for found in sums.values():
-        found |= {name: (found[name] / found["queries"]).tolist() for name in STATISTICS}
+    for of_kind in sums.values():
+        of_kind |= {name: (of_kind[name] / of_kind["queries"]).tolist() for name in STATISTICS}
     return {"sentences": count, "attention": sums}
 
 
@@ -237,9 +233,9 @@ def as_table(statistics: dict[str, Any]) -> str:
     from tabulate import tabulate
 
     rows = [
-        [kind, layer + 1, head + 1, *(found[name][layer][head] for name in STATISTICS)]
-        for kind, found in statistics["attention"].items()
-        for layer, heads in enumerate(found["distance"])
+        [kind, layer + 1, head + 1, *(means[name][layer][head] for name in STATISTICS)]
+        for kind, means in statistics["attention"].items()
+        for layer, heads in enumerate(means["distance"])
         for head in range(len(heads))
     ]
     table = tabulate(rows, ["attention", "layer", "head", *STATISTICS], floatfmt=".3f")

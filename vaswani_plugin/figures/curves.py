@@ -70,9 +70,9 @@ def _series(points: Curve, name: str) -> dict[str, Any]:
     finite = [(v, u) for v, u in zip(values, updates, strict=True) if v is not None]
     best_of = SERIES[name][1]
     best = best_of(finite, key=lambda pair: pair[0]) if best_of and finite else (None, None)
-    found = {"first": values[0], "best": best[0], "best_update": best[1], "last": values[-1]}
-    found |= {"last_update": updates[-1], "not_finite": len(values) - len(finite)}
-    return found | {"updates": updates, "y": values}
+    series = {"first": values[0], "best": best[0], "best_update": best[1], "last": values[-1]}
+    series |= {"last_update": updates[-1], "not_finite": len(values) - len(finite)}
+    return series | {"updates": updates, "y": values}
 
 
 def as_text(runs: list[Run]) -> str:

@@ -36,9 +36,10 @@ def forward_flops(
     `changes` are values of the model's configuration that are not the defaults, `vocabulary` rows
     of each embedding, `shape` B, S and T, padding included; a language model has no source.
     """
-    kind, (sentences, source, target) = family.configuration, shape
-    longest = {f.name: max(shape) for f in fields(kind) if re.fullmatch("max_.*_positions", f.name)}
-    cfg = kind(**{**changes, **longest})
+    sentences, source, target = shape
+    names = (each.name for each in fields(family.configuration))
+    longest = {name: max(shape) for name in names if re.fullmatch("max_.*_positions", name)}
+    cfg = family.configuration(**{**changes, **longest})
     with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
         model = family.searched(build_sizes(family, cfg, (vocabulary, vocabulary)))
         texts = torch.zeros(sentences, source, dtype=torch.long)

@@ -109,13 +109,13 @@ async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
     `q` is a list if a form has it more than once. A body that begins as a JSON object is one,
     whatever its type is said to be. Refuses a body that is too large (413) or not readable (400).
     """
-    read = 0
+    size = 0
 
     async def limited_receive() -> Message:
-        nonlocal read
+        nonlocal size
         message = await request.receive()
-        read += len(message.get("body", b""))
-        if read > limits.body_bytes:  # uvicorn reads and drops the rest
+        size += len(message.get("body", b""))
+        if size > limits.body_bytes:  # uvicorn reads and drops the rest
             raise Refusal(413, f"Invalid request: the body exceeds {limits.body_bytes} bytes")
         return message
 
@@ -124,9 +124,9 @@ async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
         body = await limited.body()
     except ClientDisconnect as error:
         raise Refusal(GONE, "The client has gone") from error
-    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    is_form = kind == "multipart/form-data"
-    is_json = kind == "application/json" or kind.endswith("+json")
+    media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    is_form = media_type == "multipart/form-data"
+    is_json = media_type == "application/json" or media_type.endswith("+json")
     if not is_form and (is_json or body.lstrip().startswith(b"{")):
         try:
             fields = json.loads(body)
@@ -140,8 +140,9 @@ async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
     query = _form_fields(request.query_params.multi_items())
     try:
         if is_form:
-            sizes = {"max_files": 0, "max_fields": MOST_FIELDS, "max_part_size": limits.body_bytes}
-            return query | _form_fields((await limited.form(**sizes)).multi_items())
+            most, largest = MOST_FIELDS, limits.body_bytes
+            form = await limited.form(max_files=0, max_fields=most, max_part_size=largest)
+            return query | _form_fields(form.multi_items())
         # As browsers send it: UTF-8, "+" for a space. curl -d sends UTF-8 bytes as they are.
         text, most = body.decode("utf-8"), MOST_FIELDS
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=most)
@@ -240,16 +241,17 @@ class Routes:
         counts = {"lines": len(sentences), "characters": sum(map(len, sentences))}
         request.state.counts = counts
         work = self.service.translate(sentences, options)
-        found, counts["subwords"] = await answer_with_timeout(request, self.limits.seconds, work)
-        return found
+        results, counts["subwords"] = await answer_with_timeout(request, self.limits.seconds, work)
+        return results
 
     async def translate(self, request: Request) -> Response:
         """Translate `q`, a text or a list of texts."""
         languages = self.service.languages
         fields = await self._read(request)
         wanted = TranslationRequest.from_fields(fields, languages, self.limits)
-        found = await self._search(request, wanted.sentences, BatchOptions(1 + wanted.alternatives))
-        texts = [[hypothesis.text for hypothesis in each.hypotheses] for each in found]
+        options = BatchOptions(1 + wanted.alternatives)
+        results = await self._search(request, wanted.sentences, options)
+        texts = [[hypothesis.text for hypothesis in each.hypotheses] for each in results]
         return JSONResponse(wanted.answer(texts, languages))
 
     async def detect(self, request: Request) -> Response:
@@ -278,10 +280,8 @@ class Routes:
         fields = await self._read(request)
         layout = Layout("\n".join(texts_of(fields, self.limits)), self.service.languages)
         nbest = number_of(fields, "nbest", 1, 1 + self.limits.alternatives)
-        found = await self._search(request, layout.sentences, BatchOptions(nbest, align=True))
-        lines = [
-            vars(each) | {"hypotheses": [h._asdict() for h in each.hypotheses]} for each in found
-        ]
+        results = await self._search(request, layout.sentences, BatchOptions(nbest, align=True))
+        lines = [vars(x) | {"hypotheses": [h._asdict() for h in x.hypotheses]} for x in results]
         return JSONResponse({"lines": lines, "layout": layout.parts})
 
     async def attention(self, request: Request) -> Response:
@@ -289,8 +289,8 @@ class Routes:
         fields = await self._read(request)
         pair = [texts_of(fields, self.limits, name)[0] for name in ("q", "translation")]
         work = self.service.attention(*(" ".join(text.split()) for text in pair))
-        found = await answer_with_timeout(request, self.limits.seconds, work)
-        return JSONResponse({"attention": await asyncio.to_thread(attention_data, found)})
+        weights = await answer_with_timeout(request, self.limits.seconds, work)
+        return JSONResponse({"attention": await asyncio.to_thread(attention_data, weights)})
 
     async def health(self, request: Request) -> Response:
         """Whether it takes requests: 200 or 503. The model may be busy."""
@@ -325,10 +325,13 @@ def create_app(service: Service, gate: Gate, origins: list[str]) -> ASGIApp:
         yield
         await service.batcher.stop()
 
-    cross: Any = {"allow_origins": origins, "allow_methods": ["*"], "allow_headers": ["*"]}
+    every = ["*"]
+    cors = Middleware(
+        CORSMiddleware, allow_origins=origins, allow_methods=every, allow_headers=every
+    )
     app = Starlette(
         routes=(routes := Routes(service, gate).all),
-        middleware=[Middleware(CORSMiddleware, **cross)] if origins else [],
+        middleware=[cors] if origins else [],
         exception_handlers=dict.fromkeys((HTTPException, UserError, Exception), refuse),
         lifespan=lifespan,
     )

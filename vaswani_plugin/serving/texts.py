@@ -136,14 +136,15 @@ class TranslationRequest:
         """The sentences of all texts."""
         return [sentence for layout in self.layouts for sentence in layout.sentences]
 
-    def answer(self, found: Sequence[Sequence[str]], languages: Languages) -> dict[str, Any]:
-        """The answer of `/translate`; `found`: translations of each sentence, the best first."""
-        texts, rest = list[list[str]](), iter(found)
+    def answer(self, translations: Sequence[Sequence[str]], languages: Languages) -> dict[str, Any]:
+        """The answer of `/translate`, of the translations of each sentence, the best first."""
+        texts, rest = list[list[str]](), iter(translations)
         for layout in self.layouts:
-            own = list(islice(rest, len(layout.sentences)))
-            most = max(map(len, own), default=1)
+            here = list(islice(rest, len(layout.sentences)))
+            most = max(map(len, here), default=1)
             # A sentence with fewer translations repeats its last one.
-            texts.append([layout.filled([t[min(n, len(t) - 1)] for t in own]) for n in range(most)])
+            ranks = [[each[min(rank, len(each) - 1)] for each in here] for rank in range(most)]
+            texts.append(list(map(layout.filled, ranks)))
         answer: dict[str, Any] = {"translatedText": [each[0] for each in texts]}
         if self.alternatives:
             answer["alternatives"] = [each[1:] for each in texts]

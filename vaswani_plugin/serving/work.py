@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from vaswani_plugin.inference.runner import Translation
     from vaswani_plugin.inference.translator import Source, Translator
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 Piece = Sequence[str]
 BUSY = {"Retry-After": "1"}
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -54,7 +55,7 @@ class _Request:
     options: BatchOptions
     answer: asyncio.Future[list[Any]]
     next: int = 0
-    found: dict[int, Any] = field(default_factory=dict)
+    results: dict[int, Any] = field(default_factory=dict)
 
     def is_waiting(self) -> bool:
         return self.next < len(self.pieces) and not self.answer.done()
@@ -65,9 +66,9 @@ class _Request:
         if isinstance(result, Exception):
             self.answer.set_exception(result)
             return
-        self.found[number] = result
-        if len(self.found) == len(self.pieces):
-            self.answer.set_result([self.found[n] for n in range(len(self.pieces))])
+        self.results[number] = result
+        if len(self.results) == len(self.pieces):
+            self.answer.set_result([self.results[n] for n in range(len(self.pieces))])
 
 
 class Batcher:
@@ -128,7 +129,7 @@ class Batcher:
         self._arrived.set()
         return await request.answer
 
-    async def run_between_batches(self, function: Callable[..., Found], *arguments: Any) -> Found:
+    async def run_between_batches(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call a function of the model between two batches."""
         self.admit(1)
         self._in_work += 1
@@ -151,10 +152,10 @@ class Batcher:
             self.busy_since = monotonic()
             pieces = [request.pieces[number] for request, number in batch]
             options = batch[0][0].options
-            found = await loop.run_in_executor(self._thread, self._decode_each, pieces, options)
+            results = await loop.run_in_executor(self._thread, self._decode_each, pieces, options)
             self._in_work -= len(batch)
             self.busy_since = None
-            for (request, number), result in zip(batch, found, strict=True):
+            for (request, number), result in zip(batch, results, strict=True):
                 request.deliver(number, result)
 
     def _take(self) -> list[tuple[_Request, int]]:
@@ -187,7 +188,7 @@ class Batcher:
         except Exception as error:
             if len(pieces) == 1:
                 return [error]
-        return [found for piece in pieces for found in self._decode_each([piece], options)]
+        return [self._decode_each([piece], options)[0] for piece in pieces]
 
 
 class Service:
@@ -199,18 +200,18 @@ class Service:
         self.batcher = Batcher(self._decode, limits)
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        own: dict[str, Any] = {"registry": self.registry}
-        of_requests = ["path", "status"]
-        self._requests = Counter("vaswani_requests", "Requests answered.", of_requests, **own)
-        more = own | {"buckets": SECONDS}
-        self._seconds = Histogram("vaswani_request_seconds", "Time to answer.", ["path"], **more)
+        counter = partial(Counter, registry=self.registry)
+        gauge = partial(Gauge, registry=self.registry)
+        seconds = partial(Histogram, registry=self.registry, buckets=SECONDS)
+        self._requests = counter("vaswani_requests", "Requests answered.", ["path", "status"])
+        self._seconds = seconds("vaswani_request_seconds", "Time to answer.", ["path"])
         self._counts = {
-            name: Counter(f"vaswani_{name}", f"{name.title()} translated.", **own)
+            name: counter(f"vaswani_{name}", f"{name.title()} translated.")
             for name in ("lines", "characters", "subwords")
         }
-        queue = Gauge("vaswani_queue_lines", "Lines that wait or are in work.", **own)
+        queue = gauge("vaswani_queue_lines", "Lines that wait or are in work.")
         queue.set_function(lambda: self.batcher.queued)
-        age = Gauge("vaswani_batch_age_seconds", "Age of the batch in work.", **own)
+        age = gauge("vaswani_batch_age_seconds", "Age of the batch in work.")
         age.set_function(lambda: monotonic() - at if (at := self.batcher.busy_since) else 0)
 
     def request_done(self, path: str, status: int, seconds: float, **counts: int) -> None:
@@ -236,8 +237,8 @@ class Service:
         pieces = [piece for source in sources for piece in source.pieces]
         check_size(len(pieces), self.limits.queue, "sentences")
         rest = iter(await self.batcher.decode(pieces, options))
-        join, nbest = self.translator.join, options.nbest
-        return [join(source, rest, nbest) for source in sources], sum(map(len, pieces))
+        joined = [self.translator.join(source, rest, options.nbest) for source in sources]
+        return joined, sum(map(len, pieces))
 
     def _read(self, texts: list[str]) -> list["Source"]:
         """The pieces of texts, as long as they are within the limit of a request."""
