@@ -5,13 +5,8 @@ from typing import Any
 
 from torch import nn
 
-from vaswani_plugin.ancestors.families import (
-    AttentionLSTMConfiguration,
-    OneLayerConfiguration,
-    RecurrentConfiguration,
-    RecurrentLanguageModelConfiguration,
-    Seq2SeqConfiguration,
-)
+from vaswani_plugin.ancestors import families
+from vaswani_plugin.ancestors.families import AttentionLSTMConfiguration, Seq2SeqConfiguration
 from vaswani_plugin.ancestors.one_layer import OneLayer, OneLayerLanguageModel
 from vaswani_plugin.ancestors.recurrent import (
     AdditiveAttention,
@@ -38,7 +33,7 @@ ATTENTIONS: dict[str, Any] = {
 
 
 def build_one_layer(
-    cfg: OneLayerConfiguration,
+    cfg: families.OneLayerConfiguration,
     dictionary: SizedDictionary,
     kind: type[OneLayerLanguageModel] = OneLayerLanguageModel,
 ) -> OneLayerLanguageModel:
@@ -55,19 +50,24 @@ def build_one_layer(
 
 
 def build_recurrent_language_model(
-    cfg: RecurrentLanguageModelConfiguration,
+    cfg: families.RecurrentLanguageModelConfiguration,
     dictionary: SizedDictionary,
     kind: type[RecurrentLanguageModel] = RecurrentLanguageModel,
 ) -> RecurrentLanguageModel:
     """Build the LSTM language model."""
-    of_layers = cfg.dropout, cfg.hidden_dropout, cfg.input_dropout
-    dropouts = Dropouts(*of_layers, words=cfg.word_dropout, weights=cfg.weight_dropout)
-    sizes = cfg.d_model, cfg.units, cfg.layers
-    return kind(len(dictionary), dictionary.pad(), *sizes, dropouts)
+    dropouts = Dropouts(
+        outputs=cfg.dropout,
+        hidden=cfg.hidden_dropout,
+        inputs=cfg.input_dropout,
+        words=cfg.word_dropout,
+        weights=cfg.weight_dropout,
+    )
+    rows, padding_idx = len(dictionary), dictionary.pad()
+    return kind(rows, padding_idx, cfg.d_model, cfg.units, cfg.layers, dropouts)
 
 
 def build_recurrent(
-    cfg: RecurrentConfiguration,
+    cfg: families.RecurrentConfiguration,
     source: SizedDictionary,
     target: SizedDictionary,
     encoder: type[SourceReader] = SourceReader,
@@ -80,17 +80,19 @@ def build_recurrent(
 
     tables = shared_embeddings(cfg.share_embeddings, source, target, embedding)
     of_source, of_target, projection = tables
-    sizes = cfg.d_model, cfg.layers, cfg.dropout
+    width, layers, dropout = cfg.d_model, cfg.layers, cfg.dropout
     if isinstance(cfg, AttentionLSTMConfiguration):
         if cfg.attention == "none" and cfg.input_feeding:
             raise UserError("--input-feeding feeds attention back; --attention none has none")
-        attention = ATTENTIONS[cfg.attention](cfg.d_model) if cfg.attention != "none" else None
-        reads = RecurrentEncoder(*sizes, both_ways=True)
-        writes = RecurrentDecoder(*sizes, attention, cfg.input_feeding)
+        attention = ATTENTIONS[cfg.attention](width) if cfg.attention != "none" else None
+        reader = RecurrentEncoder(width, layers, dropout, both_ways=True)
+        writer = RecurrentDecoder(width, layers, dropout, attention, cfg.input_feeding)
     else:
         assert isinstance(cfg, Seq2SeqConfiguration)
-        reads = RecurrentEncoder(*sizes, reverse=not cfg.no_reverse_source)
-        writes = RecurrentDecoder(*sizes)
-    written = decoder(of_target, projection, writes, cfg.dropout)
-    halves = encoder(of_source, reads, cfg.dropout), written
-    return RecurrentEncoderDecoder(*halves, (cfg.max_source_positions, cfg.max_target_positions))
+        reader = RecurrentEncoder(width, layers, dropout, reverse=not cfg.no_reverse_source)
+        writer = RecurrentDecoder(width, layers, dropout)
+    return RecurrentEncoderDecoder(
+        encoder(of_source, reader, dropout),
+        decoder(of_target, projection, writer, dropout),
+        longest=(cfg.max_source_positions, cfg.max_target_positions),
+    )

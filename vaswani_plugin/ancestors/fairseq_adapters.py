@@ -16,23 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vaswani_plugin.ancestors.families import (
-    ATTENTION_LSTM,
-    LSTM_LANGUAGE_MODEL,
-    ONE_LAYER,
-    SEQ2SEQ_LSTM,
-)
+from vaswani_plugin.ancestors import families, recurrent
 from vaswani_plugin.ancestors.one_layer import OneLayerLanguageModel
-from vaswani_plugin.ancestors.recurrent import (
-    RecurrentMemory,
-    SourceReader,
-    TargetReader,
-    initialize_uniformly,
-    reading_order,
-    reordered,
-)
 from vaswani_plugin.ancestors.recurrent_language_model import RecurrentLanguageModel
 from vaswani_plugin.fairseq_plugin.configurations import configuration_of
+from vaswani_plugin.fairseq_plugin.models import language_models
 from vaswani_plugin.fairseq_plugin.models._common import (
     CausalDecoder,
     EncoderOut,
@@ -41,18 +29,14 @@ from vaswani_plugin.fairseq_plugin.models._common import (
     TranslationModel,
     registered,
 )
-from vaswani_plugin.fairseq_plugin.models.language_models import (
-    CausalLanguageModel,
-    Extra,
-    TextDecoder,
-)
+from vaswani_plugin.fairseq_plugin.models.language_models import Extra, TextDecoder
 from vaswani_plugin.model.build import accelerated
 from vaswani_plugin.model.families import Family
 
 CACHE = "recurrent"
 
 
-class LSTMEncoder(SourceReader, SourceEncoder):
+class LSTMEncoder(recurrent.SourceReader, SourceEncoder):
     """`recurrent.SourceReader` as fairseq's models expect it."""
 
     def forward(
@@ -74,7 +58,7 @@ class LSTMEncoder(SourceReader, SourceEncoder):
         }
 
 
-class LSTMDecoder(TargetReader, CausalDecoder):
+class LSTMDecoder(recurrent.TargetReader, CausalDecoder):
     """`recurrent.TargetReader` as fairseq's models expect it."""
 
     batch_axis = 1
@@ -97,7 +81,7 @@ class LSTMDecoder(TargetReader, CausalDecoder):
             tokens, state = prev_output_tokens[:, -1:], (cache["h"], cache["c"])
             fed = cache["output"].transpose(0, 1)
         padding = encoder_out["encoder_padding_mask"]
-        memory = RecurrentMemory(
+        memory = recurrent.RecurrentMemory(
             encoder_out["encoder_out"][0].transpose(0, 1),
             padding[0] if padding else None,
             (encoder_out["state"][0], encoder_out["state"][1]),
@@ -131,16 +115,16 @@ class LSTMTranslationModel(TranslationModel):
         dictionaries = task.source_dictionary, task.target_dictionary
         built = cls.family.build(cfg, *dictionaries, encoder=LSTMEncoder, decoder=LSTMDecoder)
         model = cls.joined(built.encoder, built.decoder, cfg, task)
-        initialize_uniformly(model)
+        recurrent.initialize_uniformly(model)
         return accelerated(model)
 
 
-@registered(SEQ2SEQ_LSTM)
+@registered(families.SEQ2SEQ_LSTM)
 class VaswaniSeq2SeqLSTM(LSTMTranslationModel):
     """The decoder starts from the final h and c of every encoder layer."""
 
 
-@registered(ATTENTION_LSTM)
+@registered(families.ATTENTION_LSTM)
 class VaswaniAttentionLSTM(LSTMTranslationModel):
     """The decoder starts from the final states of the encoder's two directions."""
 
@@ -156,8 +140,8 @@ class OneLayerDecoder(OneLayerLanguageModel, TextDecoder):
         return (features if features_only else self.output_layer(features)), {"attn": [None]}
 
 
-@registered(ONE_LAYER)
-class OneLayerModel(CausalLanguageModel):
+@registered(families.ONE_LAYER)
+class OneLayerModel(language_models.CausalLanguageModel):
     """The model of `--arch vaswani_lm_one_layer`; the lecture notes give no sizes."""
 
     kind = OneLayerDecoder
@@ -185,19 +169,19 @@ class LSTMLanguageDecoder(RecurrentLanguageModel, TextDecoder):
         tokens = src_tokens if states is None else src_tokens[:, -1:]
         order = None
         if tokens.size(1) > 1 and not self.right_padded:  # padding may be on either side
-            order = reading_order(tokens.eq(self.padding_idx))
+            order = recurrent.reading_order(tokens.eq(self.padding_idx))
             tokens = tokens.gather(1, order)
         features, states = self.read(tokens, states)
         if order is not None:
-            features = reordered(features, order.argsort(dim=1))
+            features = recurrent.reordered(features, order.argsort(dim=1))
         if incremental_state is not None:
             for number, (h, c) in enumerate(states):
                 incremental_state[f"layer {number}"] = {"h": h, "c": c}
         return (features if features_only else self.output_layer(features)), {"attn": [None]}
 
 
-@registered(LSTM_LANGUAGE_MODEL)
-class LSTMLanguageModel(CausalLanguageModel):
+@registered(families.LSTM_LANGUAGE_MODEL)
+class LSTMLanguageModel(language_models.CausalLanguageModel):
     """The model of `--arch vaswani_lm_lstm`."""
 
     kind = LSTMLanguageDecoder

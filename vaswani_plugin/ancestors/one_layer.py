@@ -23,20 +23,14 @@ from vaswani_plugin.modules.embedding import Embedding, add_positions, position_
 class OneLayer(nn.Module):
     """The four formulas after the embedding: x (B, T, D) -> O (B, T, D).
 
-    Args:
-        d_embedding: D.
-        d_hidden: H.
-        d_1: F.
-        projections: False: Q, K and V are x itself, M_ij = x_i . x_j is not scaled, and H is D.
+    Without `projections` Q, K and V are x itself, M_ij = x_i . x_j is not scaled, and H is D.
     """
 
     def __init__(self, d_embedding: int, d_hidden: int, d_1: int, projections: bool = True) -> None:
         super().__init__()
         self.projections = projections
         if projections:
-            self.w_q = _matrix(d_embedding, d_hidden)
-            self.w_k = _matrix(d_embedding, d_hidden)
-            self.w_v = _matrix(d_embedding, d_hidden)
+            self.w_q, self.w_k, self.w_v = (_matrix(d_embedding, d_hidden) for _ in range(3))
         self.w_1 = _matrix(d_hidden, d_1)
         self.w_2 = _matrix(d_1, d_embedding)
 
@@ -45,15 +39,10 @@ class OneLayer(nn.Module):
         return (x @ self.w_q, x @ self.w_k, x @ self.w_v) if self.projections else (x, x, x)
 
     def hidden_states(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """h = softmax(M / sqrt(d_hidden)) V, which is Eq. 1.
+        """h = softmax(M / sqrt(d_hidden)) V, which is Eq. 1, (B, T, H); and the weights (B, T, T).
 
-        Args:
-            x: (B, T, D).
-            mask: boolean, broadcastable to (B, T, T), True where a word may attend.
-
-        Returns:
-            h (B, T, H) and the weights (B, T, T). Without projections h_i = sum_j alpha_ij x_j,
-            where alpha_i is the softmax of x_i . x_j.
+        The mask (B, T, T) is True where a word may attend. Without projections
+        h_i = sum_j alpha_ij x_j, where alpha_i is the softmax of x_i . x_j.
         """
         scale = None if self.projections else 1.0
         return scaled_dot_product_attention(*self.queries_keys_values(x), mask, scale)
@@ -71,11 +60,8 @@ class OneLayer(nn.Module):
 class OneLayerLanguageModel(nn.Module):
     """The whole model: words in, O out; `project` gives the logits O E^T.
 
-    Args:
-        embedding: E; its factor of sqrt(d) is not used.
-        positions: (B, T) position numbers -> P (B, T, D).
-        layer: the four formulas.
-        dropout: probability of dropping, on x and on h (0 in the notes).
+    `embedding` is E, without its factor of sqrt(d); `positions` maps (B, T) position numbers to
+    P (B, T, D); `dropout` is on x and on h (0 in the notes).
     """
 
     def __init__(

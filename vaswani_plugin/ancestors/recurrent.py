@@ -57,21 +57,17 @@ def reordered(x: Tensor, order: Tensor) -> Tensor:
 
 def make_lstm(inputs: int, units: int, layers: int, dropout: float, both_ways: bool) -> nn.LSTM:
     """Make PyTorch's LSTM, batch first, with dropout between the layers."""
-    between = dropout if layers > 1 else 0.0  # PyTorch warns of dropout in a single layer
+    dropout = dropout if layers > 1 else 0.0  # PyTorch warns of dropout in a single layer
     return nn.LSTM(
-        inputs, units, layers, batch_first=True, dropout=between, bidirectional=both_ways
+        inputs, units, layers, batch_first=True, dropout=dropout, bidirectional=both_ways
     )
 
 
 class RecurrentEncoder(nn.Module):
     """A deep LSTM over the real tokens of each sentence: padding is not read.
 
-    Args:
-        width: D.
-        layers: N.
-        dropout: between the layers.
-        both_ways: each layer is two LSTMs of D/2 units, one of which reads backwards.
-        reverse: read the sentence backwards (Sutskever et al. 2014, section 3.3).
+    `width` is D; `both_ways`: each layer is two LSTMs of D/2 units, one of which reads backwards;
+    `reverse`: read the sentence backwards (Sutskever et al. 2014, section 3.3).
     """
 
     def __init__(
@@ -87,16 +83,11 @@ class RecurrentEncoder(nn.Module):
         self.lstm = make_lstm(width, width // (1 + both_ways), layers, dropout, both_ways)
 
     def forward(self, x: Tensor, padding: Tensor, lengths: Tensor) -> tuple[Tensor, State]:
-        """Encode a batch.
+        """Encode embedded tokens x (B, S, D), with padding (B, S), True there, on either side.
 
-        Args:
-            x: embedded tokens, (B, S, D).
-            padding: (B, S), True at padding, which may be on either side.
-            lengths: `lengths_on_cpu` of the padding, (B,). Nothing else of the batch is copied.
-
-        Returns:
-            The last layer's states, (B, S, D), each at the position of its token, 0 at padding;
-            and the final states of each sentence, those of the two directions concatenated.
+        `lengths` (B,) are `lengths_on_cpu` of it: nothing else of the batch is copied. Returns the
+        last layer's states, (B, S, D), each at the position of its token, 0 at padding; and the
+        final states of each sentence, those of the two directions concatenated.
         """
         padded = bool((lengths < x.size(1)).any())
         moved = padded or self.reverse
@@ -112,11 +103,9 @@ class RecurrentEncoder(nn.Module):
         return states, (self._join(h), self._join(c))
 
     def _read_packed(self, x: Tensor, padding: Tensor, lengths: Tensor) -> tuple[Tensor, State]:
-        """Run the LSTM over sentences (B, S, D) that are padded on the right.
-
-        Packed sentences must be sorted, longest first. PyTorch would sort them on the host and copy
-        their order to the device and back, and each copy would wait.
-        """
+        """Run the LSTM over sentences (B, S, D) that are padded on the right."""
+        # Packed sentences must be sorted, longest first. PyTorch would sort them on the host and
+        # copy their order to the device and back, and each copy would wait.
         longest_first, by_length = lengths.sort(descending=True, stable=True)
         is_sorted = by_length.equal(torch.arange(len(lengths), device="cpu"))
         if not is_sorted:
@@ -133,10 +122,7 @@ class RecurrentEncoder(nn.Module):
 
     def _join(self, state: Tensor) -> Tensor:
         """(2 N, B, D/2) -> (N, B, D) where there are two directions."""
-        if not self.both_ways:
-            return state
-        forwards, backwards = state[0::2], state[1::2]
-        return torch.cat((forwards, backwards), dim=-1)
+        return torch.cat((state[0::2], state[1::2]), dim=-1) if self.both_ways else state
 
 
 class SourceContext(nn.Module, ABC):
@@ -155,10 +141,7 @@ class SourceContext(nn.Module, ABC):
     ) -> tuple[Tensor, Tensor]:
         """Compute the combined states (B, T, D), and alpha (B, T, S), whose rows sum to 1.
 
-        Args:
-            states: s_i, (B, T, D).
-            memory: h_j, (B, S, D).
-            padding: (B, S), True at padding; None where there is none.
+        `states` are s_i (B, T, D), `memory` h_j (B, S, D), `padding` (B, S) is True there, or None.
         """
         mask = None if padding is None else ~padding[:, None]
         context, weights = self.contexts(states, memory, mask)
@@ -173,7 +156,6 @@ class DotAttention(SourceContext):
         self.scale = None if scaled else 1.0
 
     def contexts(self, states: Tensor, memory: Tensor, mask: Mask) -> Contexts:
-        """See `SourceContext.contexts`."""
         return scaled_dot_product_attention(states, memory, memory, mask, self.scale)
 
 
@@ -187,7 +169,6 @@ class AdditiveAttention(SourceContext):
         self.score = nn.Linear(width, 1, bias=False)
 
     def contexts(self, states: Tensor, memory: Tensor, mask: Mask) -> Contexts:
-        """See `SourceContext.contexts`."""
         hidden = self.of_state(states)[:, :, None] + self.of_source(memory)[:, None]  # (B, T, S, D)
         weights = masked_softmax(self.score(torch.tanh(hidden)).squeeze(-1), mask)  # (B, T, S)
         return weights @ memory, weights
@@ -197,7 +178,6 @@ class MeanContext(SourceContext):
     """The same context at every step: alpha_ij = 1/S for every state."""
 
     def contexts(self, states: Tensor, memory: Tensor, mask: Mask) -> Contexts:
-        """See `SourceContext.contexts`."""
         if mask is None:
             mask = memory.new_ones(memory.size(0), 1, memory.size(1), dtype=torch.bool)
         seen = mask.to(memory.dtype)
@@ -208,13 +188,9 @@ class MeanContext(SourceContext):
 class RecurrentDecoder(nn.Module):
     """A deep LSTM over the target, with or without attention to the source.
 
-    Args:
-        width: D.
-        layers: N.
-        dropout: between the layers.
-        attention: None: the initial state is the only context.
-        input_feeding: each step also reads the attention's output of the previous step (Luong et
-            al. 2015, section 3.3). Training then can't compute all steps in one call of the LSTM.
+    `width` is D. Without `attention` the initial state is the only context. `input_feeding`: each
+    step also reads the attention's output of the step before (Luong et al. 2015, section 3.3);
+    training then can't compute all steps in one call of the LSTM.
     """
 
     def __init__(
@@ -238,17 +214,11 @@ class RecurrentDecoder(nn.Module):
         padding: Tensor | None = None,
         fed: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, State]:
-        """Decode T tokens, starting from a state.
+        """Decode embedded tokens x (B, T, D), starting from a state.
 
-        Args:
-            x: embedded tokens, (B, T, D).
-            state: the state before the first token.
-            memory: the encoder's states (B, S, D), for attention.
-            padding: of the source, (B, S), True at padding; None where there is none.
-            fed: the output before the first token, (B, 1, D), for input feeding; None: zeros.
-
-        Returns:
-            Outputs (B, T, D), attention (B, T, S) or None, and the state after the last token.
+        Attention reads the encoder's states `memory` (B, S, D) but for its `padding` (B, S). `fed`
+        is for input feeding the output before the first token, (B, 1, D); None: zeros. Returns
+        outputs (B, T, D), attention (B, T, S) or None, and the state after the last token.
         """
         if not self.input_feeding:
             return self._step(x, state, memory, padding)
@@ -341,12 +311,9 @@ class TargetReader(nn.Module):
     ) -> RecurrentOutput:
         """Compute the features of each next token, without the dropout before the projection.
 
-        Args:
-            tokens: the target shifted right, (B, T).
-            memory: of the sources.
-            state: before the first token; None: the encoder's final states.
-            fed: for input feeding, the feature before the first token, (B, 1, D); None: zeros.
-            right_padded: padding only follows the tokens; else it is put there first.
+        `tokens` are the target shifted right, (B, T); `state` is that before the first of them
+        (None: the encoder's final states), and `fed`, for input feeding, the feature, (B, 1, D;
+        None: zeros). `right_padded`: padding only follows the tokens; else it is put there first.
         """
         x = F.dropout(self.embedding(tokens), self.dropout, self.training)
         if not right_padded:

@@ -33,21 +33,13 @@ RECURRENT_WEIGHT = "weight_hh_l0"
 
 
 class Dropouts(NamedTuple):
-    """Probabilities of dropping, each from 0 to 1 (Merity et al. 2017).
+    """Probabilities of dropping, each from 0 to 1 (Merity et al. 2017)."""
 
-    Attributes:
-        outputs: an element of the last layer's output, in all steps of a text (section 4.2).
-        hidden: an element of another layer's output, in all steps (4.2).
-        inputs: an element of the embedded words, in all steps (4.2).
-        words: a word, wherever it stands in the batch (4.3).
-        weights: a weight between the states of a layer (weight-drop, section 2).
-    """
-
-    outputs: float = 0.0
-    hidden: float = 0.0
-    inputs: float = 0.0
-    words: float = 0.0
-    weights: float = 0.0
+    outputs: float = 0.0  # an element of the last layer's output, in all steps (section 4.2)
+    hidden: float = 0.0  # an element of another layer's output, in all steps (4.2)
+    inputs: float = 0.0  # an element of the embedded words, in all steps (4.2)
+    words: float = 0.0  # a word, wherever it stands in the batch (4.3)
+    weights: float = 0.0  # a weight between the states of a layer (weight-drop, section 2)
 
 
 def locked_dropout(x: Tensor, p: float, training: bool) -> Tensor:
@@ -68,13 +60,7 @@ def word_dropout(x: Tensor, tokens: Tensor, vocabulary: int, p: float, training:
 class RecurrentLanguageModel(nn.Module):
     """N layers of LSTM; one matrix embeds and projects, so the last layer has E units.
 
-    Args:
-        vocabulary: V.
-        padding_idx: row of the padding.
-        width: E.
-        units: H, of the layers before the last one.
-        layers: N.
-        dropouts: probabilities of dropping.
+    `vocabulary` is V, `width` E, `units` H, of the layers before the last one.
     """
 
     def __init__(
@@ -98,19 +84,14 @@ class RecurrentLanguageModel(nn.Module):
     def read(
         self, tokens: Tensor, states: States | None = None, lengths: Tensor | None = None
     ) -> tuple[Tensor, States]:
-        """Compute the features of each next word.
+        """Compute the features of each next word, and the new states.
 
-        Args:
-            tokens: the words that are read, (B, T), padded on the right.
-            states: after the words before them; None: zeros.
-            lengths: the number of words of each text, (B,), on the CPU; the new states are those
-                after so many. None: all T are read.
-
-        Returns:
-            Features (B, T, E), whose rows at padding mean nothing, and the new states.
+        `tokens` are the words that are read, (B, T), padded on the right; `states` those after the
+        words before them (None: zeros). `lengths` (B,), on the CPU, are the numbers of words after
+        which the new states are (None: T). Features (B, T, E) at padding mean nothing.
         """
         training, p = self.training, self.dropouts
-        vocabulary = self.embedding.weight.size(0)
+        vocabulary = len(self.embedding.weight)
         x = word_dropout(self.embedding(tokens), tokens, vocabulary, p.words, training)
         x = locked_dropout(x, p.inputs, training)
         after: States = []
@@ -126,14 +107,14 @@ class RecurrentLanguageModel(nn.Module):
         self, lstm: nn.Module, x: Tensor, state: tuple[Tensor, ...] | None, lengths: Tensor | None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """One layer: x (B, T, I) -> (B, T, O), and its state, each (1, B, O)."""
-        read: Any = x
+        inputs: Any = x
         if lengths is not None:
-            read = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+            inputs = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
         weights = {}
         if self.training and self.dropouts.weights:
             dropped = F.dropout(getattr(lstm, RECURRENT_WEIGHT), self.dropouts.weights)
             weights[RECURRENT_WEIGHT] = dropped
-        y, after = torch.func.functional_call(lstm, weights, (read, state))
+        y, after = torch.func.functional_call(lstm, weights, (inputs, state))
         if lengths is not None:
             y, _ = pad_packed_sequence(y, batch_first=True, total_length=x.size(1))
         return y, after

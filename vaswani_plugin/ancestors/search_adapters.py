@@ -47,8 +47,6 @@ class RecurrentSearched(EncoderDecoderModel):
         return {"cross": weights[None]}
 
     def prepare(self) -> tuple[Start, bool]:
-        """See `models.Model`."""
-
         def start(sources: Sources, beam: int, with_attention: bool) -> Beams:
             return TargetBeams(self.decoder, self.encode(sources))
 
@@ -67,7 +65,6 @@ class TargetBeams(RowBeams):
         self.output: Any = None  # a `RecurrentOutput`
 
     def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
-        """See `Beams`."""
         self.follow(tokens, parents)
         fed, _, state = self.output or (None, None, None)
         self.output = self.decoder.read(tokens.reshape(-1, 1), self.memory, state, fed)
@@ -76,7 +73,6 @@ class TargetBeams(RowBeams):
         return None if weights is None else weights[:, 0].unflatten(0, (-1, self.beams))
 
     def select_rows(self, rows: Tensor) -> None:
-        """See `RowBeams`."""
         features, _, (h, c) = self.output
         state = h[:, rows], c[:, rows]
         self.memory = self.memory.select(rows)
@@ -87,7 +83,6 @@ class OneLayerTexts(TextModel):
     """The one-layer language model for searches and scores, in evaluation mode."""
 
     def features(self, texts: Tensor) -> Tensor:
-        """See `TextModel`."""
         return self.decoder(texts)
 
 
@@ -95,15 +90,12 @@ class RecurrentTexts(TextModel):
     """The recurrent language model for searches and scores, in evaluation mode."""
 
     def longest(self) -> int:
-        """See `TextModel`; there are no positions."""
-        return sys.maxsize
+        return sys.maxsize  # there are no positions
 
     def features(self, texts: Tensor) -> Tensor:
-        """See `TextModel`."""
         return self.decoder.read(texts)[0]
 
     def go_on(self, prompts: Sources, lengths: Tensor) -> Beams:
-        """See `TextModel`."""
         return RecurrentTextBeams(self.decoder, prompts, lengths)
 
 
@@ -118,12 +110,10 @@ class RecurrentTextBeams(RowBeams):
         self.features = features[torch.arange(len(features), device=lengths.device), lengths - 1]
 
     def step(self, tokens: Tensor, parents: Tensor | None) -> None:
-        """See `Beams`."""
         self.follow(tokens, parents)
         if parents is not None:
             features, self.states = self.model.read(tokens.reshape(-1, 1), self.states)
             self.features = features[:, 0]
 
     def select_rows(self, rows: Tensor) -> None:
-        """See `RowBeams`."""
         self.states = [(h[rows], c[rows]) for h, c in self.states]

@@ -14,7 +14,7 @@ from omegaconf import II
 from vaswani_plugin.model.configuration import Checkpointed, check_ranges
 from vaswani_plugin.model.families import Family
 
-Kind = TypeVar("Kind", bound=Checkpointed)
+Chosen = TypeVar("Chosen", bound=Checkpointed)
 OF_A_TEXT = {
     "tokens_per_sample": int,
     "add_bos_token": bool,
@@ -28,11 +28,11 @@ def fairseq_dataclass(family: Family, model: type) -> type[FairseqDataclass]:
 
     There those find it who unpickle it.
     """
-    kind = family.configuration
-    hints, made = get_type_hints(kind), []
+    configuration = family.configuration
+    hints, made = get_type_hints(configuration), []
     has_positions = "max_target_positions" in hints
     of_task = dict(OF_A_TEXT) if family.writes_texts and has_positions else {}
-    for each in fields(kind):
+    for each in fields(configuration):
         if each.name in family.without or each.name in of_task:
             continue
         if each.metadata.get("of_task"):
@@ -45,9 +45,9 @@ def fairseq_dataclass(family: Family, model: type) -> type[FairseqDataclass]:
         shown = field(default=each.default, metadata={"help": each.metadata["help"]})
         made.append((each.name, hint, shown))
     made += [(n, hint, field(default=II(f"task.{n}"))) for n, hint in of_task.items()]
-    own = {"__doc__": kind.__doc__, "__module__": model.__module__}
-    own["__qualname__"] = f"{model.__qualname__}.Config"
-    return make_dataclass("Config", made, bases=(FairseqDataclass,), namespace=own)
+    names = {"__doc__": configuration.__doc__, "__module__": model.__module__}
+    names["__qualname__"] = f"{model.__qualname__}.Config"
+    return make_dataclass("Config", made, bases=(FairseqDataclass,), namespace=names)
 
 
 @cache
@@ -55,14 +55,16 @@ def _choices(words: tuple[str, ...]) -> type[enum.Enum]:
     return ChoiceEnum(list(words))
 
 
-def configuration_of(cfg: Any, kind: type[Kind], **more: Any) -> Kind:
+def configuration_of(cfg: Any, configuration: type[Chosen], **others: Any) -> Chosen:
     """Read our configuration from fairseq's, which the command line or a checkpoint gives.
 
-    Missing fields, such as fields newer than the checkpoint, get their defaults. A `UserError`
-    names a value that is out of range.
+    Missing fields, such as fields newer than the checkpoint, get their defaults; `others` replace
+    those that are there. A `UserError` names a value that is out of range.
     """
     known = cfg.keys() if hasattr(cfg, "keys") else vars(cfg)
-    given = {f.name: getattr(cfg, f.name) for f in fields(kind) if f.name in known} | more
-    made = kind(**{n: str(v) if isinstance(v, enum.Enum) else v for n, v in given.items()})
+    names = (field.name for field in fields(configuration) if field.name in known)
+    values = {name: getattr(cfg, name) for name in names} | others
+    plain = {n: str(v) if isinstance(v, enum.Enum) else v for n, v in values.items()}
+    made = configuration(**plain)
     check_ranges(made)
     return made

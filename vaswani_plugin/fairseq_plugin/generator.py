@@ -32,12 +32,12 @@ class BeamSearchGenerator(Search):
         *,
         symbols_to_strip_from_output: set[int] | None = None,
         prefix_allowed_tokens_fn: Callable[[int, Tensor], list[int]] | None = None,
-        **more: Any,
+        **settings: Any,
     ) -> None:
         if prefix_allowed_tokens_fn is not None:
-            own = allow_only(prefix_allowed_tokens_fn)
-            more["constraints"] = (*more.get("constraints", ()), own)
-        super().__init__([FairseqModel(model) for model in models], dictionary, options, **more)
+            constraint = allow_only(prefix_allowed_tokens_fn)
+            settings["constraints"] = (*settings.get("constraints", ()), constraint)
+        super().__init__([FairseqModel(model) for model in models], dictionary, options, **settings)
         self.beam_size = options.beam
         self.symbols_to_strip_from_output = (symbols_to_strip_from_output or set()) | {self.eos}
 
@@ -57,13 +57,14 @@ class BeamSearchGenerator(Search):
         inputs = dict(sample["net_input"])
         inputs.pop("prev_output_tokens", None)
         sources = inputs.pop("src_tokens")
-        found = self.run(sources, inputs, prefix_tokens, bos_token)
-        results = [[hypothesis._asdict() for hypothesis in hypotheses] for hypotheses in found]
+        nbest_lists = self.run(sources, inputs, prefix_tokens, bos_token)
+        results = [[hypothesis._asdict() for hypothesis in nbest] for nbest in nbest_lists]
         if self.options.print_alignment == "soft":
             for source, hypotheses in zip(sources.cpu(), results, strict=True):
                 for one in hypotheses:
-                    given = one["attention"].T, source, one["tokens"], self.pad, self.eos
-                    one["alignment"] = utils.extract_soft_alignment(*given)
+                    one["alignment"] = utils.extract_soft_alignment(
+                        one["attention"].T, source, one["tokens"], self.pad, self.eos
+                    )
         return results
 
 
@@ -91,7 +92,6 @@ class FairseqModel:
         model.eval()
 
     def prepare(self) -> tuple[Start, bool]:
-        """See `search.models.Model`."""
         final = getattr(self.decoder, "weights_are_final", False)
         packed = None
         if self._packing is not None and is_our_own(self.decoder):
@@ -112,9 +112,8 @@ class FairseqModel:
 
 def is_our_own(decoder: Any) -> bool:
     """Return whether a decoder's `forward` is `VaswaniDecoder`'s, and nobody hooked on to it."""
-    hooks = decoder._forward_hooks, decoder._forward_pre_hooks
-    has_own = "forward" in vars(decoder) or any(hooks)
-    return type(decoder).forward is VaswaniDecoder.forward and not has_own
+    is_hooked = decoder._forward_hooks or decoder._forward_pre_hooks or "forward" in vars(decoder)
+    return type(decoder).forward is VaswaniDecoder.forward and not is_hooked
 
 
 class ForeignBeams(RowBeams):
@@ -135,7 +134,6 @@ class ForeignBeams(RowBeams):
                 module.set_beam_size(1)
 
     def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
-        """See `Beams`."""
         self.follow(tokens, parents)
         new = tokens.reshape(-1, 1)
         self.history = new if parents is None else torch.cat((self.history, new), dim=1)
@@ -150,11 +148,9 @@ class ForeignBeams(RowBeams):
         return attention[:, -1].unflatten(0, (-1, self.beams))
 
     def logits(self, sentences: slice) -> Tensor:
-        """See `Beams`."""
         return self.log_p.unflatten(0, (-1, self.beams))[sentences].clone()
 
     def select_rows(self, rows: Tensor) -> None:
-        """See `RowBeams`."""
         self.history = self.history.index_select(0, rows)
         self.encoder_out = self.model.encoder.reorder_encoder_out(self.encoder_out, rows)
         if self.incremental:

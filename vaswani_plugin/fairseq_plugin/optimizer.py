@@ -62,21 +62,26 @@ class VaswaniAdam(FairseqOptimizer):
 
     def __init__(self, cfg: VaswaniAdamConfig, params) -> None:
         super().__init__(cfg)
-        params, given = list(params), cfg.adam_betas
+        params = list(params)
         try:
-            first, second = map(float, ast.literal_eval(str(given)))
+            first, second = map(float, ast.literal_eval(str(cfg.adam_betas)))
             if not (0 <= first < 1 and 0 <= second < 1):
                 raise ValueError
         except (SyntaxError, TypeError, ValueError):
             raise UserError(
-                f"--adam-betas {given}: must be two numbers from 0 to below 1, as in '(0.9, 0.98)'"
+                f"--adam-betas {cfg.adam_betas}: must be two numbers from 0 to below 1, as in "
+                "'(0.9, 0.98)'"
             ) from None
         groups = [p["params"] if isinstance(p, dict) else [p] for p in params]
         fused = {t.device.type for g in groups for t in g} <= set(devices_of_fused_kernels())
         lr = cfg.lr[0] if isinstance(cfg.lr, Collection) else cfg.lr
-        settings: Any = {"lr": lr, "eps": cfg.adam_eps, "weight_decay": cfg.weight_decay}
         self._optimizer = ResumedAdamW(
-            params, betas=(first, second), fused=fused or None, **settings
+            params,
+            lr=lr,
+            betas=(first, second),
+            eps=cfg.adam_eps,
+            weight_decay=cfg.weight_decay,
+            fused=fused or None,
         )
 
     @torch.no_grad()

@@ -43,8 +43,8 @@ def first_nonfinite(model: torch.nn.Module) -> str:
     """Describe the first parameter whose gradient is not finite."""
     for name, parameter in model.named_parameters():
         if parameter.grad is not None and not torch.isfinite(parameter.grad).all():
-            kind = "NaN" if torch.isnan(parameter.grad).any() else "infinite"
-            return f"the gradient of {name} is {kind}"
+            is_nan = torch.isnan(parameter.grad).any()
+            return f"the gradient of {name} is {'NaN' if is_nan else 'infinite'}"
     return "the gradient's norm is infinite, its numbers are not"
 
 
@@ -86,7 +86,7 @@ class VaswaniTrainer(Trainer):
             UserError: the folder is in use or has come further than `filename`, no checkpoint can
                 be used, or it has another schedule.
         """
-        options, given = self.cfg.checkpoint, Path(filename)
+        options, file = self.cfg.checkpoint, Path(filename)
         # fairseq's broadcast pickles classes that torch.load refuses, upstream #5610
         options.load_checkpoint_on_all_dp_ranks = True
         preemption.listen(is_training=True)
@@ -95,13 +95,13 @@ class VaswaniTrainer(Trainer):
             for leftover in Path(options.save_dir).glob("checkpoint*.pt.tmp"):
                 leftover.unlink()
         last = Path(options.save_dir, f"checkpoint_last{self.checkpoint_suffix}.pt")
-        is_named = given != last or options.restore_file != "checkpoint_last.pt"  # the default
+        is_named = file != last or options.restore_file != "checkpoint_last.pt"  # the default
         if is_named and not PathManager.isfile(filename):
             raise UserError(  # fairseq would begin with random weights
-                f"checkpoint {given}: no such file; give its path from here, or drop the flag"
+                f"checkpoint {file}: no such file; give its path from here, or drop the flag"
             )
         # with --no-last-checkpoints a start begins anew
-        chosen = given if is_named or options.no_last_checkpoints else self._choose(last)
+        chosen = file if is_named or options.no_last_checkpoints else self._choose(last)
         is_seen = PathManager.isfile(str(chosen))
         if preemption.highest(self, is_seen) and preemption.highest(self, not is_seen):
             raise UserError(  # they would wait for each other for ever
@@ -110,10 +110,10 @@ class VaswaniTrainer(Trainer):
             )
         resets = (reset_optimizer, reset_lr_scheduler)
         state = save_folder.contents(chosen) if is_seen and not reset_optimizer else {}
-        further = save_folder.updates_of(save_folder.contents(last)) if given != last else 0
+        further = save_folder.updates_of(save_folder.contents(last)) if file != last else 0
         if further > save_folder.updates_of(state) and not options.no_save:
             raise UserError(
-                f"--restore-file {given}: this training would overwrite {last}, update {further};"
+                f"--restore-file {file}: this training would overwrite {last}, update {further};"
                 " to go on from there drop the flag, and those that reset; else give another"
                 " --save-dir"
             )
@@ -136,7 +136,7 @@ class VaswaniTrainer(Trainer):
                 f"checkpoint {chosen} has no state of an optimizer: Adam begins anew, the rate goes"
                 f" on at update {updates} (--reset-optimizer begins it anew, too)"
             )
-        if chosen != given:
+        if chosen != file:
             logger.warning("resuming from %s, update %d", chosen, self.get_num_updates())
         updates, wanted = self.get_num_updates(), self.cfg.optimization.max_update
         if 0 < wanted <= updates:

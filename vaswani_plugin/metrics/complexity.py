@@ -13,20 +13,15 @@ from vaswani_plugin.errors import UserError
 
 @dataclass(frozen=True)
 class LayerCost:
-    """One row of Table 1, each column as a formula and as a number.
-
-    operations: complexity of a layer. sequential_operations: operations that can't run in
-    parallel. path_length: the maximum number of layers (for the recurrent layer, of steps) between
-    two positions, not rounded.
-    """
+    """One row of Table 1, each column as a formula and as a number."""
 
     layer: str
     operations_formula: str
-    operations: int
+    operations: int  # complexity of a layer
     sequential_formula: str
-    sequential_operations: int
+    sequential_operations: int  # that can't run in parallel
     path_formula: str
-    path_length: float
+    path_length: float  # most layers (recurrent: steps) between two positions, not rounded
 
 
 def table_1(n: int, d: int, k: int, r: int) -> tuple[LayerCost, ...]:

@@ -38,14 +38,12 @@ TABLE_2 = (
 
 @dataclass(frozen=True)
 class Device:
-    """A processor and its rate in TFLOP/s.
-
-    kind: "sustained", the paper's estimate for training in single precision; or "peak", the maker's
-    figure for dense bfloat16, which no training reaches: FLOPs from it are an upper limit.
-    """
+    """A processor and its rate in TFLOP/s."""
 
     name: str
     teraflops: float
+    # "sustained": the paper's estimate for training in single precision; or "peak": the maker's
+    # figure for dense bfloat16, which no training reaches: FLOPs from it are an upper limit.
     kind: str
     source: str
 

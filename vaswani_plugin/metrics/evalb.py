@@ -39,20 +39,14 @@ _KEYWORDS = {
 
 @dataclass(frozen=True)
 class Parameters:
-    """The settings of a .prm file; the defaults are EVALB's without such a file.
+    """The settings of a .prm file; the defaults are EVALB's without such a file."""
 
-    cutoff: the longest sentence of the second summary, in words. label: whether labels must match.
-    delete: brackets and words with these labels don't count. delete_for_length: words with these
-    tags don't count in the length. quotes: tags of quotation marks, restored where only one side
-    deletes them. equal_labels, equal_words: pairs that count as equal, both ways.
-    """
-
-    cutoff: int = 40
-    label: int = 1
-    delete: frozenset[str] = _NONE
-    delete_for_length: frozenset[str] = _NONE
-    quotes: frozenset[str] = _NONE
-    equal_labels: Pairs = frozenset()
+    cutoff: int = 40  # longest sentence of the second summary, in words
+    label: int = 1  # whether labels must match
+    delete: frozenset[str] = _NONE  # labels of brackets and words that don't count
+    delete_for_length: frozenset[str] = _NONE  # tags of words that don't count in the length
+    quotes: frozenset[str] = _NONE  # tags of quotation marks, restored if one side deletes them
+    equal_labels: Pairs = frozenset()  # pairs that count as equal, both ways
     equal_words: Pairs = frozenset()
 
 

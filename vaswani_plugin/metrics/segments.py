@@ -50,15 +50,11 @@ def decomposed(texts: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
 
 @dataclass
 class GenerateOutput:
-    """The output of fairseq-generate in the order of the corpus: one segment a sentence.
+    """The output of fairseq-generate in the order of the corpus, "@@ " pieces joined."""
 
-    hypotheses are its H lines (tokens), detokenized its D lines, references its T lines (empty
-    where the data has no target side), with "@@ " pieces joined, as by --remove-bpe.
-    """
-
-    hypotheses: list[str]
-    detokenized: list[str]
-    references: list[str]
+    hypotheses: list[str]  # its H lines: tokens
+    detokenized: list[str]  # its D lines
+    references: list[str]  # its T lines; empty where the data has no target side
 
 
 def read_generate_output(path: Path, total: int | None = None) -> GenerateOutput:
@@ -108,17 +104,13 @@ def read_generate_output(path: Path, total: int | None = None) -> GenerateOutput
 
 @dataclass
 class Segments:
-    """The text to score, as lists of equal length.
-
-    references: one or more lists. sources: None where they aren't given. tokenized: the words are
-    separated by spaces. warnings: what a reader of the scores must know.
-    """
+    """The text to score, as lists of equal length."""
 
     hypotheses: list[str]
-    references: list[list[str]]
+    references: list[list[str]]  # one or more lists
     sources: list[str] | None = None
-    tokenized: bool = False
-    warnings: list[str] = field(default_factory=list)
+    tokenized: bool = False  # the words are separated by spaces
+    warnings: list[str] = field(default_factory=list)  # what a reader of the scores must know
 
 
 def read_segments(

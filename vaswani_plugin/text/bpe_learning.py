@@ -95,13 +95,13 @@ def learn(
     from tqdm import tqdm
 
     counts = word_counts(paths, workers, " ")
+    merges = learn_merges(counts, operations, min_frequency)
     learned = 0
     with write_atomically(output) as write:
         write("#version: 0.2")
-        merges = learn_merges(counts, operations, min_frequency)
-        for pair in tqdm(merges, total=operations, disable=None):
+        shown = tqdm(merges, total=operations, disable=None)
+        for learned, pair in enumerate(shown, start=1):  # noqa: B007
             write(" ".join(pair))
-            learned += 1
         if not learned:
             files = ", ".join(paths)
             raise UserError(f"{files}: no pair comes {min_frequency} times: give more text")

@@ -90,7 +90,6 @@ class Settings(_Fields):
     text that is much longer is translated in pieces."""
 
     def dictionaries(self) -> dict[str, str]:
-        """Names of the dictionaries' files, by side."""
         return dictionary_names(self.source_language, self.target_language)
 
 
@@ -105,7 +104,6 @@ class TextSettings(_Fields):
     beam: int | None = None  # with which the model was scored
 
     def dictionaries(self) -> dict[str, str]:
-        """Name of the dictionary's file."""
         return {"target": TEXT_DICTIONARY}
 
 
@@ -120,7 +118,6 @@ class TreeSettings(_Fields):
     beam: int | None = None  # with which the model was scored
 
     def dictionaries(self) -> dict[str, str]:
-        """Names of the dictionaries' files, by side."""
         return dictionary_names(WORDS, SYMBOLS)
 
 

@@ -167,10 +167,8 @@ def merges_by_likelihood(
 ) -> Iterator[tuple[str, str]]:
     """Yields at most `count` pairs to merge, in order; each raises the likelihood most at its step.
 
-    Args:
-        words: each word's letters, and how often it occurs. An empty letter is in no piece.
-        count: number of merges; each makes a new piece. Merges that gain nothing are left out.
-        taken: pieces that no merge may make.
+    `words` has each word's letters, and how often it occurs; an empty letter is in no piece. Merges
+    that gain nothing are left out, and those that make a piece that is `taken`.
     """
     inventory = _Inventory(words, taken)
     for _ in range(count):

@@ -106,14 +106,10 @@ class CausalDecoder(FairseqIncrementalDecoder):
 
 
 class ProjectedLoss:
-    """Lets a kernel project the features; comes before fairseq's class in a model's bases.
-
-    Attributes:
-        projected_loss: projects features and sums their loss, as `modules.loss.projected_loss`;
-            None: the criterion takes the model's own logits.
-    """
+    """Lets a kernel project the features; comes before fairseq's class in a model's bases."""
 
     decoder: Any
+    # As `modules.loss.projected_loss`; None: the criterion takes the model's own logits.
     projected_loss: Callable[..., SmoothedLoss] | None = None
 
     @property

@@ -37,17 +37,13 @@ class VaswaniEncoder(Encoder, SourceEncoder):
         src_lengths: Tensor | None = None,
         known_lengths: np.ndarray | None = None,
     ) -> EncoderOut:
-        """Encode a batch.
+        """Encode a batch `src_tokens` (B, S), padded on either side.
 
-        Args:
-            src_tokens: (B, S), padded on either side.
-            src_lengths: not needed: padding is read off the tokens.
-            known_lengths: lengths of the sentences (B,), known without looking at the device. If
-                none is shorter than S, no attention needs a mask.
+        `known_lengths` (B,) of the sentences are known without looking at the device: if none is
+        shorter than S, no attention needs a mask. `src_lengths` are not needed.
 
-        Returns:
-            `encoder_out` [(S, B, D)], `encoder_padding_mask` [(B, S), True at padding], or [] if
-            the lengths show that there is no padding, and `src_tokens` [(B, S)].
+        Returns `encoder_out` [(S, B, D)], `encoder_padding_mask` [(B, S), True at padding], or []
+        if the lengths show that there is no padding, and `src_tokens` [(B, S)].
         """
         is_padded = known_lengths is None or bool(known_lengths.min() < src_tokens.size(1))
         features = super().forward(src_tokens, is_padded=is_padded).features
@@ -59,15 +55,11 @@ class VaswaniEncoder(Encoder, SourceEncoder):
 
 
 class VaswaniDecoder(Decoder, CausalDecoder):
-    """`modules.transformer.Decoder` as fairseq's models expect it.
+    """`modules.transformer.Decoder` as fairseq's models expect it."""
 
-    Attributes:
-        alignment_wanted: whether incremental decoding returns the attention to the source, for
-            fairseq's alignments and its replacing of unknown words. False saves the work.
-        read: the `forward` of `modules`, for our search.
-    """
-
-    read = Decoder.forward
+    read = Decoder.forward  # for our search
+    # Whether incremental decoding returns the attention to the source, for fairseq's alignments
+    # and its replacing of unknown words. False saves the work.
     alignment_wanted = True
 
     def memory(self, encoder_out: EncoderOut) -> Memory:
@@ -90,16 +82,13 @@ class VaswaniDecoder(Decoder, CausalDecoder):
 
         Args:
             prev_output_tokens: (B, T), the target shifted right.
-            encoder_out: the output of `VaswaniEncoder`.
+            encoder_out: the output of `VaswaniEncoder`; `src_lengths` are not needed.
             incremental_state: key-value cache; only positions not yet in it are computed.
             features_only: stop before the projection.
             alignment_layer: layer of which `attn` is the cross-attention; None: the last.
-            src_lengths: not needed: padding is read off the encoder's output.
 
-        Returns:
-            Logits (B, T', V), or features (B, T', D), where T' is the number of computed
-            positions; and a dictionary of `attn` [(B, T', S)], or [None] if only features were
-            requested.
+        Returns logits (B, T', V), or features (B, T', D), of the T' computed positions; and a
+        dictionary of `attn` [(B, T', S)], or [None] if only features were requested.
         """
         wants_alignment = not features_only or alignment_layer is not None
         if incremental_state is not None:

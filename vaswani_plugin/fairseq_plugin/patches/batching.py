@@ -94,8 +94,8 @@ def _get_block_to_dataset_index_fast(sizes: np.ndarray, slice_indices: np.ndarra
 
     def sentence_of(tokens: np.ndarray) -> np.ndarray:
         # Of sentences that start at the same token, since some are empty, the first one.
-        found = np.searchsorted(starts, tokens, side="left")
-        return found - (starts[found] != tokens)
+        places = np.searchsorted(starts, tokens, side="left")
+        return places - (starts[places] != tokens)
 
     begin, end = slice_indices.T
     first = sentence_of(begin)

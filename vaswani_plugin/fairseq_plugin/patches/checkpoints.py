@@ -123,8 +123,8 @@ def keep_the_checkpoints_that_were_asked_for() -> None:
             best.clear()
 
     @patch(checkpoint_utils, "checkpoint_paths")
-    def checkpoint_paths(original: Callable, path, pattern=r"checkpoint(\d+)\.pt", **more) -> list:
-        found = original(path, pattern, **more)
-        if len(found) < best.get("count", 0) and pattern.startswith(r"checkpoint\.best_"):
+    def checkpoint_paths(original: Callable, path, pattern=r"checkpoint(\d+)\.pt", **keep) -> list:
+        paths = original(path, pattern, **keep)
+        if len(paths) < best.get("count", 0) and pattern.startswith(r"checkpoint\.best_"):
             return [f"{best['worst']}.pt"]  # fairseq reads the value off the name
-        return found
+        return paths

@@ -73,9 +73,9 @@ def print_users_errors_in_one_line() -> None:
         return
     previous = sys.excepthook
 
-    def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    def hook(error_type: type[BaseException], error: BaseException, trace: Any) -> None:
         if not is_printed(error):
-            previous(kind, error, trace)
+            previous(error_type, error, trace)
 
     hook.__dict__["patched_by"] = __name__
     sys.excepthook = hook
@@ -144,10 +144,10 @@ def complete_command_lines() -> None:
     @patch(options, "parse_args_and_arch")
     def parse_args_and_arch(original: Callable, parser, input_args=None, *args, **kwargs) -> Any:
         arguments = sys.argv[1:] if input_args is None else input_args
-        flags = parser._option_string_actions.keys()  # argparse lists them nowhere else
-        if "--task" in flags and parser.get_default("task") is None:
+        names = parser._option_string_actions.keys()  # argparse lists them nowhere else
+        if "--task" in names and parser.get_default("task") is None:
             parser.set_defaults(task="translation")
-        if {"--arch", "--restore-file"} <= flags:
+        if {"--arch", "--restore-file"} <= names:
             probe = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
             probe.add_argument("--arch", "-a", default="")
             arch = probe.parse_known_args(arguments)[0].arch
@@ -160,13 +160,13 @@ def complete_command_lines() -> None:
                 original(parser, [*rest, "DATA"], *args, **kwargs | {"parse_known": True})
                 parser.parse_args(["--help"])
         parsed = original(parser, input_args, *args, **kwargs)
-        found = parsed[0] if isinstance(parsed, tuple) else parsed
-        languages = [getattr(found, f"{side}_lang", None) for side in ("source", "target")]
-        if getattr(found, "tokenizer", None) == "moses" and None in languages:
+        flags = parsed[0] if isinstance(parsed, tuple) else parsed
+        languages = [getattr(flags, f"{side}_lang", None) for side in ("source", "target")]
+        if getattr(flags, "tokenizer", None) == "moses" and None in languages:
             # fairseq hands these to its tokenizer before the task has read them off the data
-            found.source_lang, found.target_lang = infer_language_pair(found.data.split(":")[0])
-            if found.source_lang is None:
+            flags.source_lang, flags.target_lang = infer_language_pair(flags.data.split(":")[0])
+            if flags.source_lang is None:
                 raise UserError("--tokenizer moses: give --source-lang and --target-lang")
-        if getattr(found, "bf16", False) and "--tpu" not in arguments:
-            found.tpu = False
+        if getattr(flags, "bf16", False) and "--tpu" not in arguments:
+            flags.tpu = False
         return parsed

@@ -74,10 +74,10 @@ def _digest(iterator: EpochBatchIterator) -> str:
     """A digest of all workers' batches, and of the flags of their order."""
     batches = iterator.frozen_batches
     order = (iterator.seed, iterator.disable_shuffling, iterator.grouped_shuffling)
-    found = hashlib.sha256(repr(order).encode())
+    digest = hashlib.sha256(repr(order).encode())
     for numbers in ([len(batch) for batch in batches], *batches):
-        found.update(np.asarray(numbers, dtype=np.int64).tobytes())
-    return found.hexdigest()
+        digest.update(np.asarray(numbers, dtype=np.int64).tobytes())
+    return digest.hexdigest()
 
 
 def restart_stopwatches_on_resume() -> None:

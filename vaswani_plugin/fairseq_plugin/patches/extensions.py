@@ -51,9 +51,9 @@ def count_ngrams_without_libbleu() -> None:
         self.stat.reflen += len(reference)
         self.stat.predlen += len(predicted)
         for n in range(1, 5):
-            found, wanted = _ngrams(predicted, n), _ngrams(reference, n)
-            for name, more in (("count", found), ("match", found & wanted)):
-                setattr(self.stat, f"{name}{n}", getattr(self.stat, f"{name}{n}") + more.total())
+            written, wanted = _ngrams(predicted, n), _ngrams(reference, n)
+            for name, counts in (("count", written), ("match", written & wanted)):
+                setattr(self.stat, f"{name}{n}", getattr(self.stat, f"{name}{n}") + counts.total())
 
 
 def _trimmed(sentence: IntTensor, pad: int, eos: int) -> list[int]:

@@ -64,17 +64,17 @@ def fitting_max_tokens(
         batches = pairs.batch_by_size(indices, limit, required_batch_size_multiple=multiple)
         return tokens_of_batches(pairs, indices, len(batches)).mean()
 
-    limit, found = most, measured(most)
-    if found < wanted * (1 - TOLERANCE):
+    limit, tokens = most, measured(most)
+    if tokens < wanted * (1 - TOLERANCE):
         raise UserError(
-            f"--real-tokens {wanted}: batches of --max-tokens {most} hold {found:.0f}; raise it"
+            f"--real-tokens {wanted}: batches of --max-tokens {most} hold {tokens:.0f}; raise it"
         )
-    tried = {limit: found}
-    while abs(found / wanted - 1) > TOLERANCE and len(tried) < 8:
-        limit = min(most, max(longest, round(limit * wanted / found)))
+    tried = {limit: tokens}
+    while abs(tokens / wanted - 1) > TOLERANCE and len(tried) < 8:
+        limit = min(most, max(longest, round(limit * wanted / tokens)))
         if limit in tried:
             break
-        found = tried[limit] = measured(limit)
+        tokens = tried[limit] = measured(limit)
     return min(tried, key=lambda limit: abs(tried[limit] - wanted))
 
 

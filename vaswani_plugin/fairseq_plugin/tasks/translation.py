@@ -80,8 +80,8 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
     def setup_task(cls, cfg: VaswaniTranslationConfig, **kwargs) -> "VaswaniTranslationTask":
         """Load the dictionaries; fairseq knows no language such as pt-BR by the files' names."""
         folder = Path(split_paths(cfg.data)[0])
-        if None in (cfg.source_lang, cfg.target_lang) and (found := languages_of(folder)):
-            cfg.source_lang, cfg.target_lang = found
+        if None in (cfg.source_lang, cfg.target_lang) and (languages := languages_of(folder)):
+            cfg.source_lang, cfg.target_lang = languages
         return super().setup_task(cfg, **kwargs)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs) -> None:
@@ -132,9 +132,9 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
             words = dictionary.string(real, self.cfg.eval_bleu_remove_bpe, unk_string=unknown)
             return self.tokenizer.decode(words) if self.tokenizer else words
 
-        found = self.inference_step(generator, [model], sample)
+        hypotheses = self.inference_step(generator, [model], sample)
         # as in fairseq's, an unknown word of the reference matches nothing
-        outputs = [text(best["tokens"], "UNKNOWNTOKENINHYP") for best, *_ in found]
+        outputs = [text(best["tokens"], "UNKNOWNTOKENINHYP") for best, *_ in hypotheses]
         references = [text(row, "UNKNOWNTOKENINREF") for row in sample["target"]]
         if self.cfg.eval_bleu_print_samples:
             sources = sample["net_input"]["src_tokens"]
@@ -179,7 +179,7 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         if seq_gen_cls is None and not getattr(args, "score_reference", False):
             reason = self._unsupported_option(models, args, extra)
             if reason is None:
-                return self._own_generator(models, args, extra, **choose)
+                return self._our_generator(models, args, extra, **choose)
             logger.warning(f"{reason}: fairseq's own generator decodes, with its length penalty")
         return super().build_generator(models, args, seq_gen_cls, extra, **choose)
 
@@ -191,16 +191,16 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         """
         if isinstance(args, argparse.Namespace):
             return argparse.Namespace(**{**self.decoding, **vars(args)})
-        given = {**(args if isinstance(args, Mapping) else vars(args))}
+        options = {**(args if isinstance(args, Mapping) else vars(args))}
         for name in () if self.cfg.get("decoding_is_complete", False) else self.decoding:
-            if given.get(name) == getattr(GenerationConfig, name):
-                given.pop(name, None)
-        return argparse.Namespace(**{**self.decoding, **given})
+            if options.get(name) == getattr(GenerationConfig, name):
+                options.pop(name, None)
+        return argparse.Namespace(**{**self.decoding, **options})
 
-    def _own_generator(self, models, args, extra: dict, prefix_allowed_tokens_fn=None):
+    def _our_generator(self, models, args, extra: dict, prefix_allowed_tokens_fn=None):
         names = {f.name for f in fields(SearchOptions)} - {"length_penalty"}
-        given = {n: value for n in names if (value := getattr(args, n, None)) is not None}
-        options = SearchOptions(**given, length_penalty=str(self.cfg.length_penalty))
+        values = {n: value for n in names if (value := getattr(args, n, None)) is not None}
+        options = SearchOptions(**values, length_penalty=str(self.cfg.length_penalty))
         extra = {k: v for k, v in extra.items() if k not in ("lm_model", "lm_weight")}
         choose = prefix_allowed_tokens_fn or getattr(args, "prefix_allowed_tokens_fn", None)
         return BeamSearchGenerator(
@@ -260,7 +260,7 @@ class VaswaniParsingTask(VaswaniTranslationTask):
         """The words and tree symbols of the dictionaries."""
         return Grammar(self.source_dictionary, self.target_dictionary)
 
-    def _own_generator(self, models, args, extra: dict, prefix_allowed_tokens_fn=None):
+    def _our_generator(self, models, args, extra: dict, prefix_allowed_tokens_fn=None):
         if not self.cfg.unconstrained:
             extra = {**extra, "start_tracking": (self.grammar.start_tracking,)}
-        return super()._own_generator(models, args, extra, prefix_allowed_tokens_fn)
+        return super()._our_generator(models, args, extra, prefix_allowed_tokens_fn)
