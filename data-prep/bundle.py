@@ -68,16 +68,16 @@ def training_text(data_bin: Path, source: str, target: str) -> tuple[str, list[s
     """The kind of subwords by the dictionary's marks, 1,000 source sentences, `longest_trained`."""
     path = data_bin / dictionary_names(source, target)["source"]
     known = Dictionary.load(path) if path.is_file() else Dictionary()
-    kind = subwords_of(known)
+    subwords = subwords_of(known)
     train = data_bin / f"train.{source}-{target}.{source}"
     if not train.with_name(f"{train.name}.idx").is_file():
-        return kind, [], None
+        return subwords, [], None
     numbers, sizes = read_numbers(train)
     rows = np.split(numbers, np.cumsum(sizes[:1000]))[:1000]
     lines = [" ".join(known[number] for number in row[:-1]) for row in rows]
     pieces = [line.replace(" ", "").replace("▁", " ") for line in lines]
-    text = pieces if kind == "sentencepiece" else list(map(join_bpe, lines))
-    return kind, text, longest_trained(sizes)
+    text = pieces if subwords == "sentencepiece" else list(map(join_bpe, lines))
+    return subwords, text, longest_trained(sizes)
 
 
 def translation_settings(
@@ -87,18 +87,18 @@ def translation_settings(
 
     `is_tokenized`: what will be translated is as tokenized as that text, and nothing is refused.
     """
-    kind, lines, longest = training_text(data_bin, source, target)
-    stands, pieces = punctuation_stands(lines), kind == "sentencepiece"
+    subwords, lines, longest = training_text(data_bin, source, target)
+    stands, pieces = punctuation_stands(lines), subwords == "sentencepiece"
     has_capitals = sum(line != line.lower() for line in lines) > len(lines) / 100
     is_lower = not has_capitals and any(line != line.upper() for line in lines)
     defaults = {"lowercase": is_lower, "normalize_punctuation": False, "longest_trained": longest}
     if lines or pieces:
         defaults["tokenizer"] = "moses" if stands and not pieces else "none"
     languages = {"source_language": source, "target_language": target}
-    settings = settings_from({**defaults, "subwords": kind, **content, **languages})
+    settings = settings_from({**defaults, "subwords": subwords, **content, **languages})
     wrong = {}
-    if settings.subwords != kind:
-        wrong["subwords"] = f"the dictionary's are by their marks subwords={kind}"
+    if settings.subwords != subwords:
+        wrong["subwords"] = f"the dictionary's are by their marks subwords={subwords}"
     if stands not in (None, settings.tokenizer == "moses") and not pieces:
         wrong["tokenizer"] = f"the training text is {'' if stands else 'not '}tokenized"
     if settings.lowercase and has_capitals and not pieces:
@@ -132,8 +132,8 @@ def make_settings(
     if not path.is_file() and "coding" in content:  # of fairseq-preprocess
         words = data_bin / TEXT_DICTIONARY
         if content["coding"] == "words" and not is_tokenized and words.is_file():
-            if (kind := subwords_of(Dictionary.load(words))) != "none":
-                raise UserError(f"coding=words, but {words} is of {kind}: code_text.py makes data")
+            if (marks := subwords_of(Dictionary.load(words))) != "none":
+                raise UserError(f"coding=words, but {words} is of {marks}: code_text.py makes data")
         return settings_from(content, TextSettings)
     if not path.is_file():
         data = "coding=words of a language model, or a folder of code_text.py or code_trees.py"

@@ -24,9 +24,9 @@ def main(flags: Flags) -> None:
     args = flags.parse_args()
     files, outputs = (args.source, args.target), tuple(args.clean)
     check_outputs("--clean", outputs, files)
-    found = clean(files, outputs, args.max_length, args.max_ratio, args.drop_duplicates)
-    report(f"read: {found['read']:,}\nkept: {found['kept']:,}", *outputs)
-    for rule, count in found["removed"].items():
+    counts = clean(files, outputs, args.max_length, args.max_ratio, args.drop_duplicates)
+    report(f"read: {counts['read']:,}\nkept: {counts['kept']:,}", *outputs)
+    for rule, count in counts["removed"].items():
         report(f"removed, {rule}: {count:,}", *outputs)
 
 

@@ -29,14 +29,14 @@ from vaswani_plugin.text.languages import base_language, two_languages
 def check_names(paths: tuple[str, ...], pair: tuple[str, str]) -> None:
     """Refuses files whose names say that they are of other languages than the pair."""
     parts = [Path(path.removesuffix(".gz")).name.split(".")[1:] for path in paths]
-    for path, names, own, other in zip(paths, parts, pair, pair[::-1], strict=False):
+    for path, names, code, other in zip(paths, parts, pair, pair[::-1], strict=False):
         if len(paths) == 1:
-            own, other = "-".join(pair), "-".join(pair[::-1])
+            code, other = "-".join(pair), "-".join(pair[::-1])
         bases = {base_language(name) for name in names if re.fullmatch("[a-z]{2}(-.*)?", name)}
-        others = len(paths) == 2 and bases and base_language(own) not in bases
-        if own not in names and (other in names or others):
+        others = len(paths) == 2 and bases and base_language(code) not in bases
+        if code not in names and (other in names or others):
             advice = "give the source first, or another --pair"
-            raise UserError(f"--pair {'-'.join(pair)}: {path} is not {own} by its name: {advice}")
+            raise UserError(f"--pair {'-'.join(pair)}: {path} is not {code} by its name: {advice}")
 
 
 def main(flags: Flags) -> None:
@@ -63,13 +63,13 @@ def main(flags: Flags) -> None:
     columns = tuple(int(n) - 1 for n in args.columns.split(",")) if args.columns else None
     splits = [args.output / f"{name}.{language}" for name in SPLITS for language in pair]
     check_outputs("--output and --report", [*splits, args.report], inputs)
-    found = prepare_pairs(files, pair, args.output, args.max_length, args.max_ratio, columns)
-    write_json(args.report, found)
-    for name, counts in found["files"].items():
+    summary = prepare_pairs(files, pair, args.output, args.max_length, args.max_ratio, columns)
+    write_json(args.report, summary)
+    for name, counts in summary["files"].items():
         report(f"{name}: {counts['kept']:,} of {counts['read']:,} pairs kept", args.report)
         for rule, entry in counts["dropped"].items():
             report(f"  dropped {entry['count']:,}: {rule} (first {entry['first']})", args.report)
-    counts = ", ".join(f"{name} {count:,}" for name, count in found["splits"].items())
+    counts = ", ".join(f"{name} {count:,}" for name, count in summary["splits"].items())
     report(f"pairs: {counts}", args.report)
 
 

@@ -78,12 +78,12 @@ def segments(path: str, content: str) -> Iterator[Segment]:
         if name == "seg":
             around = {key: value for _, each in inside for key, value in each.items()}
             document = kinds.get("doc", {})
-            own = kinds["seg"].get("id", f"{number}")
-            place = document.get("docid", document.get("id", "")), own
+            segment_id = kinds["seg"].get("id", f"{number}")
+            place = document.get("docid", document.get("id", "")), segment_id
             if "tu" in kinds:
                 place = "unit", f"{units}"
-            kind = next((each for each in ("src", "ref", "hyp") if each in kinds), "")
-            names = [kind, around.get("xml:lang", around.get("lang", ""))]
+            side = next((each for each in ("src", "ref", "hyp") if each in kinds), "")
+            names = [side, around.get("xml:lang", around.get("lang", ""))]
             names += [around[key] for key in _NAMES if key in around]
             yield Segment(place, names, resolved(_INLINE.sub("", content[start : tag.start()])))
         while name in kinds and inside.pop()[0] != name:
@@ -94,8 +94,8 @@ def sentences(path: str, wanted: list[str]) -> Iterator[str]:
     """Yields the sentences of a file, of the text with the wanted names."""
     content = "\n".join(read_text(path, returns_inside=True))
     content = re.sub(r"(?i)<seg\b([^>]*)/>", r"<seg\1></seg>", content)
-    found = list(segments(path, content))
-    if not found:
+    every = list(segments(path, content))
+    if not every:
         if content.lstrip().startswith(("<?xml", "<!DOCTYPE")):
             raise UserError(f"{path}: an XML file without <seg>, whose text isn't known")
         lines = (line for line in content.split("\n") if not _METADATA.match(line))
@@ -105,17 +105,17 @@ def sentences(path: str, wanted: list[str]) -> Iterator[str]:
     def has(name: str, names: list[str]) -> bool:  # en is also the name of en-US
         return any(f"{each}-".lower().startswith(f"{name}-".lower()) for each in names)
 
-    chosen = [each for each in found if all(has(name, each.names) for name in wanted)]
+    chosen = [each for each in every if all(has(name, each.names) for name in wanted)]
     counts = Counter(each.place for each in chosen)
     twice = [" ".join(place) for place, count in counts.items() if count > 1][:1]
     if not chosen or twice or len({tuple(each.names[:2]) for each in chosen}) > 1:
-        known = sorted({name for each in chosen or found for name in each.names if name})
+        known = sorted({name for each in chosen or every for name in each.names if name})
         fault = f"has segment {twice[0]} twice" if twice else "has several texts"
         names = ", ".join(known) or "(it has no names)"
         fault = fault if chosen else "has no such text"
         raise UserError(f"{path}: {fault}: name one with --text: {names}")
     texts = {each.place: each.text for each in chosen}
-    yield from (texts.get(place, "") for place in dict.fromkeys(each.place for each in found))
+    yield from (texts.get(place, "") for place in dict.fromkeys(each.place for each in every))
 
 
 def main(flags: Flags) -> None:

@@ -56,8 +56,8 @@ def wsj_files(folder: str, split: str) -> list[Path]:
     files = []
     for section in WSJ_SECTIONS[split]:
         place = wsj / f"{section:02}"
-        files += (own := sorted([*place.glob("*.mrg"), *place.glob("*.mrg.gz")]))
-        if not own:
+        files += (inside := sorted([*place.glob("*.mrg"), *place.glob("*.mrg.gz")]))
+        if not inside:
             raise UserError(f"{place}: no .mrg files of section {section:02} of the {split} set")
     return files
 

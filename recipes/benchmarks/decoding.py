@@ -135,8 +135,8 @@ def stock_search(args: argparse.Namespace) -> Decode:
         sample = dataset.collater([dataset[number] for number in range(len(rows))])
         with torch.no_grad():
             sample = utils.move_to_cuda(sample) if args.gpu else sample
-            found = task.inference_step(generator, models, sample)
-        return [len(best[0]["tokens"]) - 1 for best in found]
+            hypotheses = task.inference_step(generator, models, sample)
+        return [len(best[0]["tokens"]) - 1 for best in hypotheses]
 
     return decode
 
@@ -170,9 +170,14 @@ def ctranslate2_search(args: argparse.Namespace) -> Decode:
 
     def decode(batch: list[list[str]]) -> list[int]:
         longest = a * (max(map(len, batch)) + 1) + b
-        given = {"min_decoding_length": least, "max_decoding_length": longest}
-        given |= {"beam_size": args.beam, "length_penalty": LENPEN}
-        return [len(x.hypotheses[0]) for x in translator.translate_batch(batch, **given)]
+        results = translator.translate_batch(
+            batch,
+            beam_size=args.beam,
+            length_penalty=LENPEN,
+            min_decoding_length=least,
+            max_decoding_length=longest,
+        )
+        return [len(result.hypotheses[0]) for result in results]
 
     return decode
 
@@ -192,24 +197,24 @@ def search_alone(args: argparse.Namespace) -> dict[str, float]:
     groups = batches_by_length([len(words) + 1 for words in sentences], args.max_tokens)
     batches = [[sentences[number] for number in group] for group in groups]
     ones = [[words] for words in sentences[: args.single]]
-    found: dict[str, float] = {}
+    speeds: dict[str, float] = {}
     for mode, some in {"batch": batches, "one": ones}.items() if ones else [("batch", batches)]:
         decode(some[0])
         start = time.perf_counter()
         outputs = [length for batch in some for length in decode(batch)]
-        found[mode] = len(outputs) / (time.perf_counter() - start)
-        found[f"{mode}_subwords"] = sum(outputs) / len(outputs)
-    return found
+        speeds[mode] = len(outputs) / (time.perf_counter() - start)
+        speeds[f"{mode}_subwords"] = sum(outputs) / len(outputs)
+    return speeds
 
 
 def usable_engines(args: argparse.Namespace) -> list[str]:
     """The engines that can run here."""
-    found = list(SEARCHES)
+    names = list(SEARCHES)
     if not processor.has_bfloat16() and not args.gpu:
-        found.remove("ours-bfloat16")
+        names.remove("ours-bfloat16")
     if not find_spec("ctranslate2"):  # an extra
-        found.remove("ctranslate2")
-    return found
+        names.remove("ctranslate2")
+    return names
 
 
 def compare(args: argparse.Namespace) -> dict[str, Any]:
@@ -231,18 +236,19 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
         for name, command in commands.items():
             text = args.work / "lines" if name.startswith("vaswani") else None
             runs[name].append(measure(command, text, args.work / f"{name}.txt"))
-        for name, found in alone.items():
+        for name, results in alone.items():
             output = args.work / f"{name}.json"
             again = [sys.executable, __file__, *sys.argv[1:], "--engine", name]
             measure(again, stdout=output)
-            found.append(json.loads(output.read_text(encoding="utf-8")))
+            results.append(json.loads(output.read_text(encoding="utf-8")))
     figures: dict[str, Any] = {"sentences": len(sentences), "processes": {}, "alone": {}}
-    for name, own in runs.items():
-        row = {"speed": spread(len(sentences) / run.wall for run in own)}
-        row |= {"cpu_seconds": spread(run.cpu for run in own)}
-        figures["processes"][name] = row | {"peak_mib": spread(run.peak / 2**20 for run in own)}
-    for name, found in alone.items():
-        figures["alone"][name] = {key: spread(run[key] for run in found) for key in found[0]}
+    for name, processes in runs.items():
+        row = {"speed": spread(len(sentences) / run.wall for run in processes)}
+        row |= {"cpu_seconds": spread(run.cpu for run in processes)}
+        row |= {"peak_mib": spread(run.peak / 2**20 for run in processes)}
+        figures["processes"][name] = row
+    for name, results in alone.items():
+        figures["alone"][name] = {key: spread(run[key] for run in results) for key in results[0]}
     return figures
 
 

@@ -56,12 +56,12 @@ def seconds(layer: Callable[[Tensor], Tensor], x: Tensor) -> float:
 
 def measure(sizes: list[tuple[int, int]], k: int, r: int) -> dict[str, list[float]]:
     """By layer, its seconds at each (n, d)."""
-    found: dict[str, list[float]] = {}
+    times: dict[str, list[float]] = {}
     for n, d in sizes:
         x = torch.randn(1, n, d)
         for name, layer in make_layers(d, k, r).items():
-            found.setdefault(name, []).append(seconds(layer, x))
-    return found
+            times.setdefault(name, []).append(seconds(layer, x))
+    return times
 
 
 def fitted_power(sizes: list[int], times: list[float]) -> float:
@@ -82,8 +82,8 @@ def draw(result: dict[str, dict], path: Path) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    kind = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=kind)
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     add = parser.add_argument
     add("--lengths", type=int, nargs="+", default=[128, 256, 512, 1024, 2048], metavar="N")
     add("--widths", type=int, nargs="+", default=[64, 128, 256, 512, 1024], metavar="D")
@@ -97,10 +97,10 @@ def main(argv: list[str] | None = None) -> None:
     n, d = lengths[len(lengths) // 2], widths[len(widths) // 2]
     result = {}
     for axis, sizes in {"n": lengths, "d": widths}.items():
-        found = measure([(x, d) if axis == "n" else (n, x) for x in sizes], args.k, args.r)
-        powers = {name: fitted_power(sizes, times) for name, times in found.items()}
-        result[axis] = {"sizes": sizes, "seconds": found, "powers": powers}
-        rows = [[name, *(1000 * s for s in found[name]), powers[name]] for name in found]
+        seconds_of = measure([(x, d) if axis == "n" else (n, x) for x in sizes], args.k, args.r)
+        powers = {name: fitted_power(sizes, times) for name, times in seconds_of.items()}
+        result[axis] = {"sizes": sizes, "seconds": seconds_of, "powers": powers}
+        rows = [[name, *(1000 * s for s in seconds_of[name]), powers[name]] for name in seconds_of]
         headers = [f"ms at {axis}", *map(str, sizes), f"power of {axis}"]
         print(tabulate(rows, headers, floatfmt=".3g"), end="\n\n")
     if args.output:

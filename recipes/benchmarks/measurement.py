@@ -43,11 +43,11 @@ def session_memory(session: int) -> int:
 
 
 def measure(
-    command: Sequence[object], stdin: Path | None = None, stdout: Path | None = None, **more: str
+    command: Sequence[object], stdin: Path | None = None, stdout: Path | None = None, **env: str
 ) -> Measurement:
     """Run a command that reads `stdin`, or nothing; its output goes to `stdout`, or is dropped.
 
-    `more` are variables of its environment. If it fails, the error has the end of its messages.
+    `env` are variables of its environment. If it fails, the error has the end of its messages.
     """
     before, start, peak, pause = resource.getrusage(resource.RUSAGE_CHILDREN), time.time(), 0, 0.01
     with contextlib.ExitStack() as files:
@@ -58,7 +58,7 @@ def measure(
             stdout=files.enter_context(open(stdout, "wb")) if stdout else subprocess.DEVNULL,
             stderr=error,
             start_new_session=True,  # by it its processes are found
-            env=os.environ | {"PYTHONUTF8": "1"} | more,
+            env=os.environ | {"PYTHONUTF8": "1"} | env,
         )
         try:
             while process.poll() is None:

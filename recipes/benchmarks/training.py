@@ -99,8 +99,8 @@ def interpreter(args: argparse.Namespace, side: str) -> str:
     if not stamp.is_file() or stamp.read_text(encoding="utf-8") != key:
         say(f"making the environment of {side}")
         measure([sys.executable, "-m", "venv", "--clear", "--without-pip", folder])
-        own = next((folder / "lib").glob("python*/site-packages"))
-        (own / "ours.pth").write_text(sysconfig.get_paths()["purelib"] + "\n", encoding="utf-8")
+        site = next((folder / "lib").glob("python*/site-packages"))
+        (site / "ours.pth").write_text(sysconfig.get_paths()["purelib"] + "\n", encoding="utf-8")
         pip = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "-r", pins]
         measure(pip)
         stamp.write_text(key, encoding="utf-8")
@@ -121,9 +121,9 @@ def train(args: argparse.Namespace, side: str, size: str, kernels: str = "on") -
     driver = DRIVERS / f"train_{'fairseq' if side in FAIRSEQ else side}.py"
     log = args.work / f"{side}.log"
     measure([interpreter(args, side), driver, job, report], stdout=log, **changes)
-    found = json.loads(report.read_text(encoding="utf-8"))
-    print(found.pop("profile", ""), end="")
-    return found
+    content = json.loads(report.read_text(encoding="utf-8"))
+    print(content.pop("profile", ""), end="")
+    return content
 
 
 def figures(report: dict[str, Any], warm_up: int) -> dict[str, float]:
@@ -132,14 +132,14 @@ def figures(report: dict[str, Any], warm_up: int) -> dict[str, float]:
     tokens, seconds, cpu = (sum(r[k] for r in rows) for k in ("target", "seconds", "cpu_seconds"))
     peak = report["peak_bytes"] / 2**20
     speeds = {"tokens_per_second": tokens / seconds, "tokens_per_cpu_second": tokens / cpu}
-    found = {"tokens_per_update": tokens / len(rows), "peak_mib": peak}
-    return speeds | found | {"last_loss": rows[-1].get("loss", float("nan"))}
+    costs = {"tokens_per_update": tokens / len(rows), "peak_mib": peak}
+    return speeds | costs | {"last_loss": rows[-1].get("loss", float("nan"))}
 
 
 def spread(values: Iterable[float]) -> dict[str, float]:
     """Median, lowest and highest of several runs."""
     kinds, values = {"median": statistics.median, "lowest": min, "highest": max}, list(values)
-    return {name: round(kind(values), 3) for name, kind in kinds.items()}
+    return {name: round(statistic(values), 3) for name, statistic in kinds.items()}
 
 
 def flops(args: argparse.Namespace, size: str, report: dict[str, Any]) -> float:
@@ -164,20 +164,20 @@ def printed_peak(name: str) -> float | None:
 def compare(args: argparse.Namespace, size: str) -> dict[str, Any]:
     """Run the sides of one size in turn; by side its figures, or why it failed."""
     reports: dict[str, list] = {side: [] for side in args.sides}
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for _ in range(args.repetitions):
-        for side in [side for side in args.sides if side not in found]:
+        for side in [side for side in args.sides if side not in results]:
             try:
                 reports[side].append(train(args, side, size))
             except UserError as error:
                 say(f"{side}: {error}")
-                found[side] = {"failed": str(error)}
-    for side in [side for side in args.sides if side not in found]:
+                results[side] = {"failed": str(error)}
+    for side in [side for side in args.sides if side not in results]:
         rows = [figures(report, args.warm_up) for report in reports[side]]
-        found[side] = {key: spread(row[key] for row in rows) for key in rows[0]}
+        results[side] = {key: spread(row[key] for row in rows) for key in rows[0]}
         if side in FAIRSEQ:
-            found[side]["flops_per_second"] = flops(args, size, reports[side][-1])
-    return found
+            results[side]["flops_per_second"] = flops(args, size, reports[side][-1])
+    return results
 
 
 def synthetic_data(work: Path, vocabulary: int, pairs: int) -> Path:
@@ -274,19 +274,19 @@ def complete(args: argparse.Namespace) -> argparse.Namespace:
 
 def machine(device: str) -> dict[str, Any]:
     """Name, memory and software of the machine."""
-    found: dict[str, Any] = {"name": processor.description(), "python": sys.version.split()[0]}
+    facts: dict[str, Any] = {"name": processor.description(), "python": sys.version.split()[0]}
     if device == "gpu":
         import torch
 
         properties = torch.cuda.get_device_properties(0)
-        found |= {"name": properties.name, "gib": round(properties.total_memory / 2**30, 1)}
-    return found | {name: version(name) for name in ("torch", "fairseq-fixed")}
+        facts |= {"name": properties.name, "gib": round(properties.total_memory / 2**30, 1)}
+    return facts | {name: version(name) for name in ("torch", "fairseq-fixed")}
 
 
 def write_result(args: argparse.Namespace, result: dict[str, Any], table: str) -> None:
     """WORK/result.json with the machine and the options, and the table on standard output."""
-    given = {key: str(v) if isinstance(v, Path) else v for key, v in vars(args).items()}
-    write_json(args.work / "result.json", {"machine": machine(args.device), **given, **result})
+    flags = {key: str(v) if isinstance(v, Path) else v for key, v in vars(args).items()}
+    write_json(args.work / "result.json", {"machine": machine(args.device), **flags, **result})
     print(f"{table}\n\nall figures: {args.work / 'result.json'}")
 
 

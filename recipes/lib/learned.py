@@ -79,11 +79,11 @@ def learned(work: Path) -> dict[str, Any]:
     warning = f"the translations score no better than {' or '.join(beaten)}" if beaten else None
     if (work / "raw" / f"valid.{languages[0]}").is_file():  # IWSLT's is cut off later
         sources, references = text("valid", 0), text("valid", 1)
-    found = losses(translator, list(zip(sources, references, strict=True)))
-    if found and found[1] < LEAST_RATIO * found[0]:
+    pair = losses(translator, list(zip(sources, references, strict=True)))
+    if pair and pair[1] < LEAST_RATIO * pair[0]:
         warning = "the translations hardly depend on their sources: the loss is {:.2f} nats a "
-        warning = (warning + "subword with the right sources and {:.2f} with others").format(*found)
-    return result | {"losses": found, "warning": warning}
+        warning = (warning + "subword with the right sources and {:.2f} with others").format(*pair)
+    return result | {"losses": pair, "warning": warning}
 
 
 def advice(work: Path, training: TrainingRun) -> list[str]:
@@ -92,8 +92,8 @@ def advice(work: Path, training: TrainingRun) -> list[str]:
     scores = [point.get("bleu", -point["loss"]) for point in points]
     improving = bool(scores) and scores[-1] == max(scores)
     if improving:
-        more = f"the same command with --continue {2 * training.updates} goes on"
-        lines.append(f"Validation was still getting better: {more} (without --minutes).")
+        command = f"the same command with --continue {2 * training.updates} goes on"
+        lines.append(f"Validation was still getting better: {command} (without --minutes).")
     if points and training.train:
         least = min(point["loss"] for point in points)
         recent = fmean(point["loss"] for point in training.train[-10:])

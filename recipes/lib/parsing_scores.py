@@ -48,10 +48,10 @@ def read_tagged(path: Path, gold: list[Tree]) -> list[Tree | None]:
             tree = parse_tree(line) if line else None
         except BadTree as error:
             raise UserError(f"{path}:{number}: {error}") from error
-        own, words = iter(leaves(right)), [leaf.word for leaf in leaves(right)]
+        gold, words = iter(leaves(right)), [leaf.word for leaf in leaves(right)]
         if tree and [leaf.word for leaf in leaves(tree)] != words:
             raise UserError(f"{path}:{number}: the gold tree has other words")
-        trees.append(tree and [next(own) if isinstance(each, Leaf) else each for each in tree])
+        trees.append(tree and [next(gold) if isinstance(each, Leaf) else each for each in tree])
     return trees
 
 
@@ -108,8 +108,8 @@ def report(args: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     """Command line."""
-    kind = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=kind)
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     for name in ("train", "gold", "parsed", "unconstrained"):
         parser.add_argument(f"--{name}", type=Path, required=True, metavar="TREES")
     parser.add_argument("--tagged", required=True, metavar="FILE", help="trees file to write")

@@ -68,16 +68,16 @@ def progress(log: str) -> None:
             with suppress(UserError):  # a fine-tuning has no curves yet
                 points = chain(*read_curves(read_lines(path, True), log).values())
                 before = max(point.get("seconds", 0) for point in points)
-        if not (found := RECORD.search(line.rstrip())):
+        if not (match := RECORD.search(line.rstrip())):
             continue
-        record, now = json.loads(found[2]), time.monotonic()
-        if found[1] == "sample":
+        record, now = json.loads(match[2]), time.monotonic()
+        if match[1] == "sample":
             for key, text in record.items():
                 if "▁" in text:  # BLEU of pieces leaves sentencepiece's
                     text = text.replace(" ", "").replace("▁", " ").strip()
                 samples.append(f"  {key:12} {UNKNOWN.sub('<unk>', text)}")
             samples.append("")
-        elif found[1] == "valid":
+        elif match[1] == "valid":
             best = next((key for key in record if key.startswith("valid_best_")), "valid_loss")
             is_best = record[best] == record[best.replace("best_", "")]  # of all starts
             valid, undrawn = f", validation {record['valid_loss']}", True

@@ -19,8 +19,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from vaswani_plugin.modules.attention import masked_softmax, scaled_dot_product_attention
 
-State = tuple[Tensor, Tensor]
-"""h and c of every layer after the last step, each (N, B, D)."""
+State = tuple[Tensor, Tensor]  # h and c of every layer after the last step, each (N, B, D)
 Mask = Tensor | None
 Contexts = tuple[Tensor, Tensor]
 

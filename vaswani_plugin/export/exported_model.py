@@ -52,8 +52,7 @@ EXPRESSED: dict[str, dict[str, dict[str, dict[str, Any]]]] = {
 other option must have its default."""
 LENGTHS = ((33, 2, 20, 3, 9, 5), (17, 33, 1, 6, 2, 25))
 """Of the sentences that an export is compared on, source and target, in tokens with </s>."""
-TOLERANCE = 1e-4
-"""Greatest difference of log P, in nats: float32's rounding in two programs."""
+TOLERANCE = 1e-4  # greatest difference of log P, in nats: float32's rounding in two programs
 
 
 def read_model(folder: Path, kind: type[AnySettings] = Settings) -> tuple[Any, Loaded]:

@@ -60,10 +60,8 @@ _PROJECTION, _HEAD = "decoder.output_projection.weight", "lm_head.weight"
 _EMBEDDINGS = tuple(f"model.{side}.embed_tokens.weight" for side in SIDES)
 _READS = ("q_proj", "k_proj", "v_proj", "fc1")
 MARIANS_EPSILON = 1e-5
-NEVER = -1e9
-"""A logit whose probability is 0 in float32."""
-MOST_POSITIONS = 512
-"""Longest output of `generate` in tokens, as in Marian's published models."""
+NEVER = -1e9  # a logit whose probability is 0 in float32
+MOST_POSITIONS = 512  # longest output of `generate` in tokens, as in Marian's published models
 
 
 # ---- MarianMT: weights

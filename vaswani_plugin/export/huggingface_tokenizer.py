@@ -41,8 +41,7 @@ from vaswani_plugin.text.settings import Settings, TextSettings
 
 _MOVED, _CLOSING, _CLOSED, _LOW, _HIGH, _GLUE = "\ue001\ue002\ue003\ue004\ue005\ue006"
 """Marks of the steps, from the private use area; none remains in the result."""
-_GAP = f"[ {_GLUE}]"
-"""Between two words: a space, or what is no space in the running text."""
+_GAP = f"[ {_GLUE}]"  # between two words: a space, or what is no space in the running text
 
 
 def moses_steps(
@@ -279,8 +278,7 @@ def text_tokenizer(model: Path, settings: TextSettings, dictionary: Dictionary) 
 
 _SPECIAL = "<s>|<pad>|</s>|<sep>"
 """In a text of words they are unknown words, as in `coding.make_coding`."""
-_EMPTY = "\ue000"
-"""An empty word, between two spaces; from the private use area."""
+_EMPTY = "\ue000"  # an empty word, between two spaces; from the private use area
 
 
 def _written(piece: str) -> str:

@@ -19,11 +19,7 @@ from torch import Tensor
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.defaults import RESOLVER, SMOOTHING
 from vaswani_plugin.model.configuration import option
-from vaswani_plugin.modules.loss import (
-    SmoothedLoss,
-    label_smoothed_cross_entropy,
-    smoothing_weights,
-)
+from vaswani_plugin.modules import loss as losses
 
 
 @dataclass
@@ -47,7 +43,7 @@ class VaswaniLabelSmoothing(FairseqCriterion):
     def __init__(self, task, sentence_avg, label_smoothing, report_accuracy, unfused_loss):
         super().__init__(task)
         try:
-            smoothing_weights(label_smoothing, len(task.target_dictionary))
+            losses.smoothing_weights(label_smoothing, len(task.target_dictionary))
         except ValueError as error:
             raise UserError(f"--label-smoothing: {error}") from error
         self.sentence_avg = sentence_avg
@@ -73,7 +69,15 @@ class VaswaniLabelSmoothing(FairseqCriterion):
         # PyTorch's DDP marks it as unused, then refuses its gradient.
         is_plain = self.unfused_loss or getattr(model, "find_unused_parameters", False)
         if reduce and not is_plain and getattr(model, "projected_loss", None) is not None:
-            sums = self._projected(model, sample)
+            features, _ = model(**_inputs(model, sample), features_only=True)
+            sums = model.projected_loss(
+                features.flatten(0, 1),  # (B, T, D) -> (N, D)
+                model.projection_weight,
+                sample["target"].flatten(),
+                self.epsilon,
+                self.padding_idx,
+                self.report_accuracy,
+            )
         else:
             sums = self._plain(model, sample, reduce)
         sample_size = sample["target"].size(0) if self.sentence_avg else sample["ntokens"]
@@ -89,27 +93,18 @@ class VaswaniLabelSmoothing(FairseqCriterion):
             logging_output["total"] = sample["target"].ne(self.padding_idx).sum()
         return sums.loss, sample_size, logging_output
 
-    def _projected(self, model, sample) -> SmoothedLoss:
-        features, _ = model(**_inputs(model, sample), features_only=True)
-        return model.projected_loss(
-            features.flatten(0, 1),  # (B, T, D) -> (N, D)
-            model.projection_weight,
-            sample["target"].flatten(),
-            self.epsilon,
-            self.padding_idx,
-            self.report_accuracy,
-        )
-
-    def _plain(self, model, sample, reduce: bool) -> SmoothedLoss:
+    def _plain(self, model, sample, reduce: bool) -> losses.SmoothedLoss:
         logits = model(**_inputs(model, sample))[0].flatten(0, 1)  # (B, T, V) -> (N, V)
         target = sample["target"].flatten()
-        loss, nll = label_smoothed_cross_entropy(logits, target, self.epsilon, self.padding_idx)
+        loss, nll = losses.label_smoothed_cross_entropy(
+            logits, target, self.epsilon, self.padding_idx
+        )
         correct = target.new_zeros(())
         if self.report_accuracy:
             correct = (logits.argmax(dim=-1).eq(target) & target.ne(self.padding_idx)).sum()
         if reduce:
             loss, nll = loss.sum(), nll.sum()
-        return SmoothedLoss(loss, nll, correct)
+        return losses.SmoothedLoss(loss, nll, correct)
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: list[dict[str, Tensor | int]]) -> None:

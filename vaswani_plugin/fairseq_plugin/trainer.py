@@ -80,11 +80,8 @@ class VaswaniTrainer(Trainer):
         With fairseq's default --restore-file, the newest good checkpoint replaces a `filename`
         that is damaged or missing. Without an optimizer's state the update number is that of the
         checkpoint; fairseq would begin with 0. A training that has done all its updates ends after
-        loading; fairseq would do one more.
-
-        Raises:
-            UserError: the folder is in use or has come further than `filename`, no checkpoint can
-                be used, or it has another schedule.
+        loading; fairseq would do one more. A `UserError` if the folder is in use or has come
+        further than `filename`, no checkpoint can be used, or it has another schedule.
         """
         options, file = self.cfg.checkpoint, Path(filename)
         # fairseq's broadcast pickles classes that torch.load refuses, upstream #5610
@@ -163,11 +160,8 @@ class VaswaniTrainer(Trainer):
         """One update; see fairseq's method. None if it was skipped.
 
         That is if its gradient was not finite, or a batch did not fit into the only worker's
-        memory; one of several always raises, as the others wait for its gradients.
-
-        Raises:
-            SystemExit: after the save that a signal requested.
-            UserError: too many updates were skipped in a row.
+        memory; one of several always raises, as the others wait for its gradients. SystemExit
+        after the save that a signal requested; a `UserError` if too many in a row were skipped.
         """
         self.preemption.exit_if_saved(self)
         try:
@@ -184,8 +178,7 @@ class VaswaniTrainer(Trainer):
     def clip_grad_norm(self, clip_norm: float) -> Tensor:
         """fairseq's method; a norm that is not finite ends the step, not the training.
 
-        Raises:
-            NonfiniteNorm: before the gradients are scaled, which would spread a NaN to all of them.
+        The `NonfiniteNorm` comes before the gradients are scaled, which would spread a NaN.
         """
         common = self.cfg.common
         if common.fp16 or (common.amp and self.cuda):  # these find the loss scale by overflows

@@ -22,10 +22,8 @@ from vaswani_plugin.files.outputs import write_bytes_atomically, write_json
 from vaswani_plugin.inference.attention import KINDS, Attention
 from vaswani_plugin.inference.translator import Translator
 
-FAINTEST = 0.02
-"""Weights below it are not drawn: their lines would be invisible."""
-MOST_LETTERS = 40
-"""Of a label in a picture; the rest of it is cut off."""
+FAINTEST = 0.02  # weights below it are not drawn: their lines would be invisible
+MOST_LETTERS = 40  # of a label in a picture; the rest of it is cut off
 # A "$" in a sentence is a dollar and not the start of a formula.
 PLAIN = {"parse_math": False}
 

@@ -24,8 +24,7 @@ from vaswani_plugin.search.models import Sources
 
 PAPER_UPDATES = 100_000
 PAPER_UPDATES_OF_BIG = 300_000
-TRAINING_PASSES = 3
-"""One product forward and two backward, for the gradients of its two factors."""
+TRAINING_PASSES = 3  # one product forward and two backward, for the gradients of its two factors
 
 
 def forward_flops(

@@ -45,14 +45,8 @@ def decode_lines(
 ) -> Iterator[str]:
     """Yields lines without their ends; without a byte order mark at the start of the file.
 
-    Args:
-        stream: lines of bytes.
-        name: the file's name in error messages.
-        first: number of the first line.
-        returns_inside: whether a line may hold carriage returns (a program's log does).
-
-    Raises:
-        UserError: invalid UTF-8 or a carriage return inside a line; names the line.
+    A `UserError` for invalid UTF-8, or a carriage return inside a line unless `returns_inside` (a
+    program's log has them), gives the file's `name` and the line, of which `first` is the first.
     """
     for number, raw in enumerate(stream, start=first):
         try:
@@ -72,8 +66,7 @@ def decode_lines(
 class PipedLines:
     """The lines of a pipe or a terminal, as bytes; tells whether the next one is there."""
 
-    AT_ONCE = 0.05
-    """Seconds within which a line comes at once."""
+    AT_ONCE = 0.05  # seconds within which a line comes at once
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.file, self.ended = stream.fileno(), False

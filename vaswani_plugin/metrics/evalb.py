@@ -165,8 +165,7 @@ def _restore_quotes(gold: _Line, test: _Line, parameters: Parameters) -> None:
                 indices[side][first:] = [index + 1 for index in indices[side][first:]]
 
 
-SUMMED = ("matched", "gold", "test", "crossing", "words", "tags")
-"""The counts of a `SentenceScore`."""
+SUMMED = ("matched", "gold", "test", "crossing", "words", "tags")  # the counts of a `SentenceScore`
 
 
 @dataclass

@@ -12,8 +12,7 @@ from vaswani_plugin.ranges import RANGES
 from vaswani_plugin.text.languages import UNSPACED, base_language
 from vaswani_plugin.text.raw_text import has_words, split_sentences
 
-LONGEST_NAME = 40
-"""Most characters of a client's value that an error message repeats."""
+LONGEST_NAME = 40  # most characters of a client's value that an error message repeats
 
 
 class Refusal(HTTPException):

@@ -29,8 +29,7 @@ Result = TypeVar("Result")
 Piece = Sequence[str]
 BUSY = {"Retry-After": "1"}
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-SHORT = 1000
-"""Characters that are coded at once; a longer text would hold up other requests."""
+SHORT = 1000  # characters that are coded at once; a longer text would hold up other requests
 
 
 def log(event: str, **fields: Any) -> None:

@@ -40,9 +40,8 @@ _ITEM_TYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2", 9: "<u4
 def read_numbers(prefix: str | Path) -> tuple[np.ndarray, np.ndarray]:
     """Reads a binary text; `prefix` is its path without `.bin` or `.idx`.
 
-    Returns:
-        The numbers of all lines, one line after the other, (tokens,) of the file's own integer
-        type; and the number of tokens of each line, (lines,), int64. </s> counts.
+    Returns the numbers of all lines, one line after the other, (tokens,) of the file's own integer
+    type; and the number of tokens of each line, (lines,), int64. </s> counts.
     """
     content = Path(f"{prefix}.idx").read_bytes()
     magic, version, code, lines = _HEADER.unpack(content[: _HEADER.size].ljust(_HEADER.size, b"\0"))
@@ -108,8 +107,7 @@ def build_dictionary(
 def binarize(source: str, prefix: Path, entries: Entries, workers: int) -> tuple[int, int, int]:
     """Writes PREFIX.bin and PREFIX.idx by a dictionary.
 
-    Returns:
-        The number of lines, of tokens with each line's </s>, and of those that are <unk>.
+    Returns the number of lines, of tokens with each line's </s>, and of those that are <unk>.
     """
     symbols = [symbol for symbol, _ in entries]
     assert sys.byteorder == "little", "fairseq's format is little-endian"

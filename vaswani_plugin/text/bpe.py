@@ -15,8 +15,7 @@ from vaswani_plugin.files.lines import read_lines
 
 Pair = tuple[str, str]
 LineFunction = Callable[[str], str]
-WORD_END = "</w>"
-"""Ends the last unit of a word in a table of merges."""
+WORD_END = "</w>"  # ends the last unit of a word in a table of merges
 
 
 def read_merges(path: str) -> list[Pair]:

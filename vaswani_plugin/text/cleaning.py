@@ -24,16 +24,11 @@ from vaswani_plugin.files.lines import read_pairs, read_text
 from vaswani_plugin.files.outputs import write_atomically
 from vaswani_plugin.text.raw_text import remove_invisible
 
-MOST_CHARACTERS = 1000
-"""Of a word, as in clean-corpus-n.perl."""
-MOST_DROPPED = 0.5
-"""Share of a file that a rule may drop; if it drops more, the file is wrong."""
-LEAST_PAIRS = 20
-"""Fewer pairs are too few to train and test."""
-SAMPLE = 10_000
-"""Pairs from which the usual ratio of the sides' lengths is learned."""
-SHORT = 10
-"""Characters added to both lengths before the comparison: short sentences vary most."""
+MOST_CHARACTERS = 1000  # of a word, as in clean-corpus-n.perl
+MOST_DROPPED = 0.5  # share of a file that a rule may drop; if it drops more, the file is wrong
+LEAST_PAIRS = 20  # fewer pairs are too few to train and test
+SAMPLE = 10_000  # pairs from which the usual ratio of the sides' lengths is learned
+SHORT = 10  # characters added to both lengths before the comparison: short sentences vary most
 
 REPEATED, LEAKED = "repeated", "shares a sentence with held-out text"
 EMPTY, TOO_LONG, COLUMNS = "empty", "too long", "another number of columns"
@@ -162,15 +157,10 @@ def prepare_pairs(
     whose sentences occur once, in the order of a hash: the same pairs in any order give the same
     sets, and a few new pairs change them little. The text is not kept in memory.
 
-    Args:
-        files: for "train", and for "valid" and "test" if they are not to be taken from it.
-        languages: source and target, as in `read_rows`.
-        output: the folder.
-        max_length: most bytes of a side in UTF-8. A vocabulary that holds all bytes never makes
-            more subwords than that, in any script.
-        max_ratio: how many times longer a side may be than expected from the other side and the
-            usual ratio of the corpus' sides.
-        columns: as in `read_rows`.
+    `files` are for "train", and for "valid" and "test" if they are not to be taken from it;
+    `languages` and `columns` those of `read_rows`. A side has at most `max_length` bytes in UTF-8:
+    a vocabulary that holds all bytes never makes more subwords than that, in any script. It may be
+    `max_ratio` times longer than expected from the other side and the usual ratio of the sides.
     """
     held_out: tuple[set[int], set[int]] = set(), set()
     report: dict[str, Any] = {"splits": Counter(), "files": {}}

@@ -20,8 +20,7 @@ import re
 from vaswani_plugin.text.bpe import WORD_END, LineFunction, join_bpe, make_encoder, read_merges
 from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS
 
-CODES = "codes"
-"""Name of the file with BPE's table of merges, in a data folder and a bundle."""
+CODES = "codes"  # name of the file with BPE's table of merges, in a data folder and a bundle
 SEPARATOR = "<sep>"
 UNKNOWN = "<unk>"
 _RESERVED = dict.fromkeys((*SPECIAL_SYMBOLS, SEPARATOR), UNKNOWN)

@@ -12,23 +12,18 @@ from pathlib import Path
 from vaswani_plugin.errors import UserError
 
 SPECIAL_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")
-BOS, PAD, EOS, UNK = range(len(SPECIAL_SYMBOLS))
-"""Numbers of the special symbols."""
+BOS, PAD, EOS, UNK = range(len(SPECIAL_SYMBOLS))  # numbers of the special symbols
 OVERWRITE = "#fairseq:overwrite"
 """At the end of a line: the symbol may occur earlier, and this row becomes its number."""
-TEXT_DICTIONARY = "dict.txt"
-"""The dictionary of a language model's bundle or data folder."""
+TEXT_DICTIONARY = "dict.txt"  # the dictionary of a language model's bundle or data folder
 
-Entries = list[tuple[str, int]]
-"""Symbols and counts, from the row with number 4 on."""
+Entries = list[tuple[str, int]]  # symbols and counts, from the row with number 4 on
 
 
 class Dictionary:
     """Symbols by number, and numbers by symbol, with fairseq's names.
 
-    Args:
-        symbols: those after the special ones. A repeated symbol gets a second row, whose number
-            becomes the symbol's.
+    `symbols` are those after the special ones; of a repeated one the last row has the number.
     """
 
     nspecial = len(SPECIAL_SYMBOLS)

@@ -23,8 +23,7 @@ from vaswani_plugin.text.settings import (
 
 SENTENCE_END = re.compile(r"▁?[.!?:;…。！？：；؟؛।]+")
 CLAUSE_END = re.compile(r"▁?([,，、،]|[-–—]+)")
-WIDE_SIGNS = frozenset("，、。！？：；")
-"""Signs after which a word ends though no blank follows."""
+WIDE_SIGNS = frozenset("，、。！？：；")  # signs after which a word ends though no blank follows
 WORD_BORDERS: dict[str, Callable[[str, str], bool]] = {
     "subword-nmt": lambda before, after: not before.endswith("@@"),
     "sentencepiece": lambda before, after: after.startswith("▁"),
@@ -36,17 +35,12 @@ WORD_BORDERS: dict[str, Callable[[str, str], bool]] = {
 class Pipeline:
     """Converts between raw lines and a model's subwords. Threads may share a pipeline.
 
-    Args:
-        settings: how the model's text was prepared.
-        folder: with the files that the settings name.
-
-    Attributes:
-        subwords: how subwords join to words, a key of `WORD_BORDERS`.
+    `folder` has the files that the settings name.
     """
 
     def __init__(self, settings: AnySettings, folder: Path) -> None:
         self.settings, self.folder = settings, folder
-        self.subwords = getattr(settings, "subwords", "none")
+        self.subwords = getattr(settings, "subwords", "none")  # a key of `WORD_BORDERS`
         codes = settings.codes and str(folder / settings.codes)
         if isinstance(settings, TreeSettings):
             from vaswani_plugin.text.linearization import make_word_coding, words_of

@@ -60,8 +60,7 @@ def remove_invisible(line: str) -> str:
     return line
 
 
-_SIGN = re.compile(r"[^\w\s,;:()'\"&/%-]")
-"""A sign that may end a sentence."""
+_SIGN = re.compile(r"[^\w\s,;:()'\"&/%-]")  # a sign that may end a sentence
 _BLOCK = 5000
 """Characters looked at together: sentencex takes the square of their number for some texts."""
 _NO_END = re.compile(
@@ -86,15 +85,11 @@ def has_words(text: str) -> bool:
 
 
 def split_sentences(text: str, language: str) -> list[str]:
-    """Cut a text into its sentences, by sentencex, which knows about 300 languages.
+    """Cut a text without line breaks into its sentences, by sentencex, for about 300 languages.
 
-    Args:
-        text: without line breaks.
-        language: a name such as "en"; general rules are used where sentencex does not know it.
-
-    Returns:
-        The sentences, each with a word and with the blanks after it: together they are the text.
-        Where a stop may be that of an initial or an ordinal, no sentence ends.
+    General rules are used where sentencex does not know the language. Each sentence has a word and
+    the blanks after it: together they are the text. Where a stop may be that of an initial or an
+    ordinal, no sentence ends.
     """
     last_word = next((n for n in range(len(text) - 1, 0, -1) if text[n].isalnum()), 0)
     if not _SIGN.search(text, 0, last_word):

@@ -29,15 +29,12 @@ from vaswani_plugin.version import __version__
 
 VERSION = 1
 MODEL = "model.pt"
-SAFETENSORS = "model.safetensors"
-"""The weights of model.pt alone; used if model.pt is missing."""
-CONFIG = "config.json"
-"""The content of model.pt without the weights; belongs to model.safetensors."""
+SAFETENSORS = "model.safetensors"  # the weights of model.pt alone; used if model.pt is missing
+CONFIG = "config.json"  # the content of model.pt without the weights; belongs to model.safetensors
 CARD = "README.md"
 CTRANSLATE2_MODEL = "model.bin"
 """Replaces model.pt in a bundle that `vaswani export --to ctranslate2` made."""
-OURS = "vaswani"
-"""Key of a Hugging Face config.json for values that have no field there."""
+OURS = "vaswani"  # key of a Hugging Face config.json for values that have no field there
 ONNX_ENCODER = "encoder_model.onnx"
 """Replaces model.pt, with the graphs of the decoder, after `vaswani export --to onnx`."""
 SETTINGS = "preprocessing.json"

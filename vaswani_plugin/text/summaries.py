@@ -91,8 +91,7 @@ def output_paths(prefix: str) -> list[str]:
 def write_examples(examples: Iterator[Example], prefix: str) -> tuple[int, int]:
     """Writes PREFIX.article, PREFIX.summary (the first reference) and PREFIX.jsonl (everything).
 
-    Returns:
-        The number of examples written, and that of those left out, without article or summary.
+    Returns the number of examples written, and that of those without article or summary.
     """
     written = dropped = 0
     with ExitStack() as stack:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from vaswani_plugin.errors import UserError
 
-LOG_OF_RECIPE = "logs/train.log"
-"""The log of a training, in a recipe's work folder."""
+LOG_OF_RECIPE = "logs/train.log"  # the log of a training, in a recipe's work folder
 
 Curve = list[dict[str, float]]
 

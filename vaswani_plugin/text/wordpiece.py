@@ -27,8 +27,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.files.lines import join_words
 from vaswani_plugin.text.raw_text import remove_invisible
 
-MARK = "\u2581"
-"""Stands for the space before a word."""
+MARK = "\u2581"  # stands for the space before a word
 _LINE_END = re.compile("[ \t\n\v\f\r\x1c-\x1f\x85\u2028\u2029]+")
 
 

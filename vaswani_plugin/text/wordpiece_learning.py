@@ -32,12 +32,9 @@ from vaswani_plugin.text.raw_text import remove_invisible
 from vaswani_plugin.text.wordpiece import MARK
 
 KINDS = ("unigram", "bpe", "likelihood")
-SAMPLE = 10_000_000
-"""The most lines of a corpus that sentencepiece gets; it holds them in memory."""
-LONGEST_PIECE = 16
-"""Longest piece of `likelihood` in letters, as in sentencepiece."""
-LEAST_GAIN = 1e-9
-"""Smallest gain of a merge in nats; a smaller one is rounding error."""
+SAMPLE = 10_000_000  # the most lines of a corpus that sentencepiece gets; it holds them in memory
+LONGEST_PIECE = 16  # longest piece of `likelihood` in letters, as in sentencepiece
+LEAST_GAIN = 1e-9  # smallest gain of a merge in nats; a smaller one is rounding error
 _SPACES = "\u00a0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u202f\u205f\u3000"
 _STAND_INS = {c: chr(0xFDD0 + number) for number, c in enumerate(MARK + _SPACES)}
 _LINE_ENDS = "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85\u2028\u2029"
@@ -85,13 +82,10 @@ def learn(
 ) -> bytes:
     """Learns one model from all files together; equal input gives equal bytes, on any machine.
 
-    Args:
-        paths: the training text, all languages together.
-        size: number of pieces, including 256 bytes and 4 special pieces.
-        kind: `unigram` (Kudo 2018), `bpe` (Sennrich et al. 2016) or `likelihood` (Schuster and
-            Nakajima 2012), for up to a few million words.
-        sample: number of lines that are used, at most, evenly spaced; limits the memory.
-        at_most: learn fewer pieces if the text doesn't give `size` pieces.
+    `size` is the number of pieces, including 256 bytes and 4 special pieces; with `at_most` they
+    may be fewer if the text doesn't give so many. `kind` is `unigram` (Kudo 2018), `bpe` (Sennrich
+    et al. 2016) or `likelihood` (Schuster and Nakajima 2012), for up to a few million words. At
+    most `sample` lines are used, evenly spaced, which limits the memory.
     """
     model_type = "bpe" if kind == "likelihood" else kind
     try:

@@ -28,9 +28,9 @@ def complete() -> None:
     parse = options.parse_args_and_arch
 
     def without_tpu(*args, **kwargs):
-        found = parse(*args, **kwargs)
-        found.tpu = False
-        return found
+        parsed = parse(*args, **kwargs)
+        parsed.tpu = False
+        return parsed
 
     options.parse_args_and_arch = without_tpu
 

@@ -24,8 +24,8 @@ def train(job: Job, watch: Watch) -> None:
     model |= {"transformer_ff": size["d_ff"], "mlp_activation_fn": "relu", "add_qkvbias": True}
     model |= {"add_final_linear_bias": True, "add_ffnbias": True, "share_embeddings": True}
     model["share_decoder_embeddings"] = True
-    kind = {"position_encoding_type": "SinusoidalInterleaved", "word_vec_size": size["d_model"]}
-    model["embeddings"] = kind
+    positions, width = "SinusoidalInterleaved", size["d_model"]
+    model["embeddings"] = {"position_encoding_type": positions, "word_vec_size": width}
     for side in ("encoder", "decoder"):
         model[side] = {f"{side}_type": "transformer", "layers": size["layers"]}
     vocabulary = {key: str(work / "vocabulary.txt") for key in ("src_vocab", "tgt_vocab")}

@@ -96,13 +96,13 @@ def run(train: Callable[[Job, Watch], None]) -> None:
         train(job, watch)
         raise SystemExit("the training ended before it had made all its updates")
     except Enough:
-        found = {"updates": watch.rows, "peak_bytes": peak_memory(job["gpu"])}
+        result = {"updates": watch.rows, "peak_bytes": peak_memory(job["gpu"])}
     if watch.profiler is not None:
         watch.profiler.stop()
-        kind = f"self_{'device' if job['gpu'] else 'cpu'}_time_total"
+        column = f"self_{'device' if job['gpu'] else 'cpu'}_time_total"
         functions = watch.profiler.key_averages()
-        found["profile"] = functions.table(sort_by=kind, row_limit=30, max_name_column_width=50)
-    report.write_text(json.dumps(found), encoding="utf-8")
+        result["profile"] = functions.table(sort_by=column, row_limit=30, max_name_column_width=50)
+    report.write_text(json.dumps(result), encoding="utf-8")
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # a thread that reads ahead may be inside PyTorch, where Python's own exit aborts

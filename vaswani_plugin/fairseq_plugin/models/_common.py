@@ -32,8 +32,7 @@ from vaswani_plugin.modules.transformer import Stack
 
 IncrementalState = dict[str, Any]
 """fairseq's name for what a decoder keeps: a `Cache`, or tensors by name, each under a key."""
-EncoderOut = dict[str, list[Tensor]]
-"""The output of an encoder, by name."""
+EncoderOut = dict[str, list[Tensor]]  # the output of an encoder, by name
 BATCH_SECOND = ("encoder_out", "state")
 """Entries of an encoder's output whose batch is the second axis."""
 

@@ -56,8 +56,8 @@ def apply() -> None:
     """Apply every patch, in order. Calling it again changes nothing."""
     if fairseq.__version__ != SEEN_IN:
         logging.getLogger(__name__).warning(
-            "fairseq is %s, and the plugin patches defects of %s: run its tests first",
-            *(fairseq.__version__, SEEN_IN),
+            f"fairseq is {fairseq.__version__}, and the plugin patches defects of {SEEN_IN}: run "
+            "its tests first"
         )
     for patch in PATCHES:
         patch()

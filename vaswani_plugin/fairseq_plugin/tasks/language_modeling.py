@@ -1,7 +1,7 @@
 """Language modeling over fairseq's task: exact evaluation, and loss on a part of each sample."""
 
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Optional
 
 import numpy as np
 import torch
@@ -29,7 +29,13 @@ class LossAfterDataset(BaseWrapperDataset):
         batch = self.dataset.collater(samples)
         if not batch:
             return batch
-        starts = [self._start(sample) for sample in samples]
+        starts = []
+        for sample in samples:
+            places = sample["target"].eq(self.symbol).nonzero()
+            if not len(places):
+                where = f"sentence {sample['id'] + 1}"
+                raise UserError(f"{where} holds no {self.name}; --loss-after needs one a line")
+            starts.append(int(places[0]) + 1)
         target = batch["target"]
         places = torch.arange(target.size(1), device=target.device)
         before = places < torch.tensor(starts, device=target.device)[:, None]
@@ -37,13 +43,6 @@ class LossAfterDataset(BaseWrapperDataset):
         batch["ntokens"] = int(batch["target"].ne(self.pad).sum())
         batch["start_indices"] = starts  # fairseq's scorer would count padding in front as text
         return batch
-
-    def _start(self, sample: dict[str, Any]) -> int:
-        places = sample["target"].eq(self.symbol).nonzero()
-        if not len(places):
-            where = f"sentence {sample['id'] + 1}"
-            raise UserError(f"{where} holds no {self.name}; --loss-after needs one a line")
-        return int(places[0]) + 1
 
 
 @dataclass
