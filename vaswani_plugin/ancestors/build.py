@@ -5,29 +5,19 @@ from typing import Any
 
 from torch import nn
 
-from vaswani_plugin.ancestors import families
+from vaswani_plugin.ancestors import families, recurrent
 from vaswani_plugin.ancestors.families import AttentionLSTMConfiguration, Seq2SeqConfiguration
 from vaswani_plugin.ancestors.one_layer import OneLayer, OneLayerLanguageModel
-from vaswani_plugin.ancestors.recurrent import (
-    AdditiveAttention,
-    DotAttention,
-    MeanContext,
-    RecurrentDecoder,
-    RecurrentEncoder,
-    RecurrentEncoderDecoder,
-    SourceReader,
-    TargetReader,
-)
 from vaswani_plugin.ancestors.recurrent_language_model import Dropouts, RecurrentLanguageModel
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.model.build import SizedDictionary, shared_embeddings
 from vaswani_plugin.modules.embedding import Embedding, SinusoidalPositions
 
 ATTENTIONS: dict[str, Any] = {
-    "dot": DotAttention,
-    "scaled-dot": partial(DotAttention, scaled=True),
-    "additive": AdditiveAttention,
-    "mean": MeanContext,
+    "dot": recurrent.DotAttention,
+    "scaled-dot": partial(recurrent.DotAttention, scaled=True),
+    "additive": recurrent.AdditiveAttention,
+    "mean": recurrent.MeanContext,
 }
 """Attention by the value of --attention; with "none" the decoder has the final states only."""
 
@@ -70,9 +60,9 @@ def build_recurrent(
     cfg: families.RecurrentConfiguration,
     source: SizedDictionary,
     target: SizedDictionary,
-    encoder: type[SourceReader] = SourceReader,
-    decoder: type[TargetReader] = TargetReader,
-) -> RecurrentEncoderDecoder:
+    encoder: type[recurrent.SourceReader] = recurrent.SourceReader,
+    decoder: type[recurrent.TargetReader] = recurrent.TargetReader,
+) -> recurrent.RecurrentEncoderDecoder:
     """Build the LSTMs of Sutskever et al. (2014), or those with attention to the source."""
 
     def embedding(dictionary: SizedDictionary) -> nn.Embedding:
@@ -85,13 +75,15 @@ def build_recurrent(
         if cfg.attention == "none" and cfg.input_feeding:
             raise UserError("--input-feeding feeds attention back; --attention none has none")
         attention = ATTENTIONS[cfg.attention](width) if cfg.attention != "none" else None
-        reader = RecurrentEncoder(width, layers, dropout, both_ways=True)
-        writer = RecurrentDecoder(width, layers, dropout, attention, cfg.input_feeding)
+        reader = recurrent.RecurrentEncoder(width, layers, dropout, both_ways=True)
+        writer = recurrent.RecurrentDecoder(width, layers, dropout, attention, cfg.input_feeding)
     else:
         assert isinstance(cfg, Seq2SeqConfiguration)
-        reader = RecurrentEncoder(width, layers, dropout, reverse=not cfg.no_reverse_source)
-        writer = RecurrentDecoder(width, layers, dropout)
-    return RecurrentEncoderDecoder(
+        reader = recurrent.RecurrentEncoder(
+            width, layers, dropout, reverse=not cfg.no_reverse_source
+        )
+        writer = recurrent.RecurrentDecoder(width, layers, dropout)
+    return recurrent.RecurrentEncoderDecoder(
         encoder(of_source, reader, dropout),
         decoder(of_target, projection, writer, dropout),
         longest=(cfg.max_source_positions, cfg.max_target_positions),

@@ -20,15 +20,8 @@ from vaswani_plugin.ancestors import families, recurrent
 from vaswani_plugin.ancestors.one_layer import OneLayerLanguageModel
 from vaswani_plugin.ancestors.recurrent_language_model import RecurrentLanguageModel
 from vaswani_plugin.fairseq_plugin.configurations import configuration_of
-from vaswani_plugin.fairseq_plugin.models import language_models
-from vaswani_plugin.fairseq_plugin.models._common import (
-    CausalDecoder,
-    EncoderOut,
-    IncrementalState,
-    SourceEncoder,
-    TranslationModel,
-    registered,
-)
+from vaswani_plugin.fairseq_plugin.models import _common, language_models
+from vaswani_plugin.fairseq_plugin.models._common import EncoderOut, IncrementalState
 from vaswani_plugin.fairseq_plugin.models.language_models import Extra, TextDecoder
 from vaswani_plugin.model.build import accelerated
 from vaswani_plugin.model.families import Family
@@ -36,7 +29,7 @@ from vaswani_plugin.model.families import Family
 CACHE = "recurrent"
 
 
-class LSTMEncoder(recurrent.SourceReader, SourceEncoder):
+class LSTMEncoder(recurrent.SourceReader, _common.SourceEncoder):
     """`recurrent.SourceReader` as fairseq's models expect it."""
 
     def forward(
@@ -58,7 +51,7 @@ class LSTMEncoder(recurrent.SourceReader, SourceEncoder):
         }
 
 
-class LSTMDecoder(recurrent.TargetReader, CausalDecoder):
+class LSTMDecoder(recurrent.TargetReader, _common.CausalDecoder):
     """`recurrent.TargetReader` as fairseq's models expect it."""
 
     batch_axis = 1
@@ -103,7 +96,7 @@ class LSTMDecoder(recurrent.TargetReader, CausalDecoder):
         return self.layers.attention
 
 
-class LSTMTranslationModel(TranslationModel):
+class LSTMTranslationModel(_common.TranslationModel):
     """An LSTM encoder and an LSTM decoder; a subclass says which."""
 
     family: ClassVar[Family]
@@ -119,12 +112,12 @@ class LSTMTranslationModel(TranslationModel):
         return accelerated(model)
 
 
-@registered(families.SEQ2SEQ_LSTM)
+@_common.registered(families.SEQ2SEQ_LSTM)
 class VaswaniSeq2SeqLSTM(LSTMTranslationModel):
     """The decoder starts from the final h and c of every encoder layer."""
 
 
-@registered(families.ATTENTION_LSTM)
+@_common.registered(families.ATTENTION_LSTM)
 class VaswaniAttentionLSTM(LSTMTranslationModel):
     """The decoder starts from the final states of the encoder's two directions."""
 
@@ -140,7 +133,7 @@ class OneLayerDecoder(OneLayerLanguageModel, TextDecoder):
         return (features if features_only else self.output_layer(features)), {"attn": [None]}
 
 
-@registered(families.ONE_LAYER)
+@_common.registered(families.ONE_LAYER)
 class OneLayerModel(language_models.CausalLanguageModel):
     """The model of `--arch vaswani_lm_one_layer`; the lecture notes give no sizes."""
 
@@ -180,7 +173,7 @@ class LSTMLanguageDecoder(RecurrentLanguageModel, TextDecoder):
         return (features if features_only else self.output_layer(features)), {"attn": [None]}
 
 
-@registered(families.LSTM_LANGUAGE_MODEL)
+@_common.registered(families.LSTM_LANGUAGE_MODEL)
 class LSTMLanguageModel(language_models.CausalLanguageModel):
     """The model of `--arch vaswani_lm_lstm`."""
 

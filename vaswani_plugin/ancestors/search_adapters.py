@@ -13,11 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vaswani_plugin.ancestors.recurrent import (
-    RecurrentEncoderDecoder,
-    RecurrentMemory,
-    TargetReader,
-)
+from vaswani_plugin.ancestors import recurrent
 from vaswani_plugin.ancestors.recurrent_language_model import RecurrentLanguageModel
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.models import (
@@ -33,7 +29,7 @@ from vaswani_plugin.search.models import (
 class RecurrentSearched(EncoderDecoderModel):
     """A recurrent encoder-decoder for searches, in evaluation mode."""
 
-    def __init__(self, model: RecurrentEncoderDecoder) -> None:
+    def __init__(self, model: recurrent.RecurrentEncoderDecoder) -> None:
         super().__init__(model, model.longest)
 
     def attention(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
@@ -52,7 +48,7 @@ class RecurrentSearched(EncoderDecoderModel):
 
         return start, False
 
-    def encode(self, sources: Sources) -> RecurrentMemory:
+    def encode(self, sources: Sources) -> recurrent.RecurrentMemory:
         """Encode a batch, whose lengths the host knows."""
         return self.model.encode(sources.tokens, torch.as_tensor(sources.lengths, device="cpu"))
 
@@ -60,7 +56,7 @@ class RecurrentSearched(EncoderDecoderModel):
 class TargetBeams(RowBeams):
     """`Beams` for a recurrent encoder-decoder."""
 
-    def __init__(self, decoder: TargetReader, memory: RecurrentMemory) -> None:
+    def __init__(self, decoder: recurrent.TargetReader, memory: recurrent.RecurrentMemory) -> None:
         self.decoder, self.memory, self.project = decoder, memory, decoder.project
         self.output: Any = None  # a `RecurrentOutput`
 

@@ -17,19 +17,9 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.export import exported_model
 from vaswani_plugin.export.checkpoints import save_checkpoint, updates_of
-from vaswani_plugin.export.exported_model import (
-    EXPRESSED,
-    SIDES,
-    Pairs,
-    Weights,
-    from_fairseq_weights,
-    refuse,
-    refuse_departures,
-    require_equal,
-    require_finite,
-    to_fairseq_weights,
-)
+from vaswani_plugin.export.exported_model import SIDES, Weights
 from vaswani_plugin.files.outputs import check_outputs
 from vaswani_plugin.inference.checkpoints import DIGESTS, TASKS, Checkpoint, load_checkpoint, naming
 from vaswani_plugin.model.build import WithoutInitialWeights
@@ -118,7 +108,7 @@ def our_config(options: argparse.Namespace) -> dict[str, Any]:
         "max_target_positions": cfg.max_target_positions,
     }
     flags = _flat(cfg)
-    for name, values in EXPRESSED[FAIRSEQ].items():
+    for name, values in exported_model.EXPRESSED[FAIRSEQ].items():
         for ours, theirs in values.items():
             if theirs.items() <= flags.items():
                 config[name] = ours
@@ -133,7 +123,9 @@ def our_config(options: argparse.Namespace) -> dict[str, Any]:
     if cfg.decoder.normalize_before and cfg.no_decoder_final_norm:
         lost.append("--no-decoder-final-norm True")
     lost += [flag(name) for name in _UNLISTED if getattr(options, name, False)]
-    refuse(TRANSFORMER, lost, "; decode this model with fairseq itself, or train one without")
+    exported_model.refuse(
+        TRANSFORMER, lost, "; decode this model with fairseq itself, or train one without"
+    )
     return config
 
 
@@ -174,7 +166,7 @@ def import_weights(
     nn.Module.load_state_dict(stock, weights, assign=True)
     buffers = {name for name, _ in stock.named_buffers()}
     kept = {name: t.detach() for name, t in stock.state_dict().items() if name not in buffers}
-    return from_fairseq_weights(kept)
+    return exported_model.from_fairseq_weights(kept)
 
 
 def our_model(state: Checkpoint) -> Configuration:
@@ -210,7 +202,7 @@ def stock_model(
         for side, rows in zip(SIDES, lengths, strict=True):
             table = sinusoids(torch.arange(rows, device=like.device), cfg.d_model)
             weights[f"{side}.positions.weight"] = table.to(like.dtype)
-    named = to_fairseq_weights(weights)
+    named = exported_model.to_fairseq_weights(weights)
     for side in SIDES:
         named[f"{side}.version"] = torch.tensor([3.0], device="cpu")
     return named, vars(flags)
@@ -226,7 +218,7 @@ def _stock_flags(cfg: Configuration, obstacles: Iterable[str] = ()) -> argparse.
         share_all_embeddings=cfg.share_embeddings == "all",
         share_decoder_input_output_embed=cfg.share_embeddings != "none",
         min_params_to_wrap=TransformerConfig.min_params_to_wrap,
-        **refuse_departures(FAIRSEQ, cfg, obstacles),
+        **exported_model.refuse_departures(FAIRSEQ, cfg, obstacles),
     )
     base_architecture(options)
     return options
@@ -271,7 +263,7 @@ def import_stock(
     with naming(checkpoint):
         options = stock_options(state)
         config = our_config(options)
-        require_finite(state["model"])
+        exported_model.require_finite(state["model"])
         task = stock_task(state)
         languages = source_lang or task.get("source_lang"), target_lang or task.get("target_lang")
         if not all(languages):
@@ -303,7 +295,7 @@ def _compare(weights: Weights, cfg: Configuration) -> None:
         ours = build_sizes(TRANSLATOR, cfg, (rows[0], rows[1])).eval()
     ours.load_state_dict(weights)
 
-    def log_p(pairs: Pairs) -> Tensor:
+    def log_p(pairs: exported_model.Pairs) -> Tensor:
         named, options = stock_model({name: w.float() for name, w in weights.items()}, cfg)
         task = argparse.Namespace(source_dictionary=rows[0], target_dictionary=rows[1])
         stock = TransformerModel.build_model(argparse.Namespace(**options), task).eval()
@@ -311,7 +303,7 @@ def _compare(weights: Weights, cfg: Configuration) -> None:
         lengths = pairs.source.ne(PAD).sum(dim=1)
         return pairs.log_p(stock(pairs.source, lengths, pairs.previous)[0])
 
-    require_equal(FAIRSEQ, ours, log_p)
+    exported_model.require_equal(FAIRSEQ, ours, log_p)
 
 
 def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = False) -> Path:
@@ -323,7 +315,7 @@ def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = Fa
     state = load_checkpoint(path)
     with naming(path):
         cfg = our_model(state)
-        require_finite(state["model"])
+        exported_model.require_finite(state["model"])
         check_outputs("--output", [output], [path])
         weights, options = stock_model(state["model"], cfg, allow_layer_norm_eps)
         _compare(state["model"], cfg)

@@ -21,13 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.metrics import token_stream
 from vaswani_plugin.metrics.perplexity import count_text, cross_entropy_rate, perplexity, result
-from vaswani_plugin.metrics.token_stream import (
-    ScoredText,
-    number_lines,
-    text_to_score,
-    unknown_warning,
-)
 from vaswani_plugin.text.coding import UNKNOWN
 
 ORDERS = {"uniform": 0, "unigram": 1, "trigram": 3}
@@ -103,7 +98,7 @@ def estimate_discounts(counts: ArrayLike) -> NDArray[np.float64]:
 
 
 def baselines(
-    scored: ScoredText, paths: Iterable[Path], validation: Path | None = None
+    scored: token_stream.ScoredText, paths: Iterable[Path], validation: Path | None = None
 ) -> Iterator[dict[str, Any]]:
     """The report's rows of all baselines; warnings are appended to `scored.warnings`.
 
@@ -113,16 +108,20 @@ def baselines(
     """
     for path in paths:
         counts = count_text(" ".join(line.split()) for line in scored.lines)
-        train = text_to_score(path)
+        train = token_stream.text_to_score(path)
         words = dict.fromkeys(word for line in train for word in line.split())
         indices = {word: number for number, word in enumerate(words)}
         # The end of a line is no word, not even </s>; an unknown word is the text's own <unk>.
         unknown, end = indices.setdefault(UNKNOWN, len(indices)), len(indices)
-        tokens = number_lines(scored.lines, indices, unknown, end)
-        scored.warnings.extend(unknown_warning(f"the words of {path}", tokens))
+        tokens = token_stream.number_lines(scored.lines, indices, unknown, end)
+        scored.warnings.extend(token_stream.unknown_warning(f"the words of {path}", tokens))
         texts = {"training_perplexity": train}
-        texts["validation_perplexity"] = [] if validation is None else text_to_score(validation)
-        streams = {k: number_lines(x, indices, unknown, end).numbers for k, x in texts.items()}
+        texts["validation_perplexity"] = (
+            [] if validation is None else token_stream.text_to_score(validation)
+        )
+        streams = {
+            k: token_stream.number_lines(x, indices, unknown, end).numbers for k, x in texts.items()
+        }
         for name, order in ORDERS.items():
             model = NgramModel(streams["training_perplexity"], order, end + 1, start=end)
             others: dict[str, float | None] = dict.fromkeys(streams)

@@ -9,13 +9,7 @@ from fairseq.models import FairseqLanguageModel
 from torch import Tensor
 
 from vaswani_plugin.fairseq_plugin.configurations import configuration_of
-from vaswani_plugin.fairseq_plugin.models._common import (
-    CausalDecoder,
-    IncrementalState,
-    ProjectedLoss,
-    registered,
-    set_training_switches,
-)
+from vaswani_plugin.fairseq_plugin.models import _common
 from vaswani_plugin.model.build import accelerated
 from vaswani_plugin.model.families import LANGUAGE_MODEL, Family
 from vaswani_plugin.modules.transformer import DecoderOnly, Stack
@@ -23,7 +17,7 @@ from vaswani_plugin.modules.transformer import DecoderOnly, Stack
 Extra = dict[str, list[Tensor | None]]
 
 
-class TextDecoder(CausalDecoder):
+class TextDecoder(_common.CausalDecoder):
     """What our language models' decoders share."""
 
     trains_right_padded = True  # as fairseq's text datasets are
@@ -35,7 +29,7 @@ class TextDecoder(CausalDecoder):
         return self(src_tokens, features_only=True, **options)
 
 
-class CausalLanguageModel(ProjectedLoss, FairseqLanguageModel):
+class CausalLanguageModel(_common.ProjectedLoss, FairseqLanguageModel):
     """A language model in which one matrix embeds and projects; a subclass has its decoder."""
 
     family: ClassVar[Family]
@@ -55,7 +49,7 @@ class CausalLanguageModel(ProjectedLoss, FairseqLanguageModel):
         decoder = cls.family.build(cfg, None, task.source_dictionary, kind=cls.kind)
         vars(decoder).update(limit, dictionary=task.source_dictionary)
         if isinstance(decoder, Stack):
-            set_training_switches(decoder, cfg)
+            _common.set_training_switches(decoder, cfg)
         return accelerated(cls(decoder))
 
 
@@ -69,7 +63,7 @@ class LanguageDecoder(DecoderOnly, TextDecoder):
         src_tokens: Tensor,
         src_lengths: Tensor | None = None,
         encoder_out: None = None,
-        incremental_state: IncrementalState | None = None,
+        incremental_state: _common.IncrementalState | None = None,
         features_only: bool = False,
     ) -> tuple[Tensor, Extra]:
         """Predict each next token; see `VaswaniDecoder.forward`.
@@ -80,7 +74,7 @@ class LanguageDecoder(DecoderOnly, TextDecoder):
         return (x if features_only else self.output_layer(x)), {"attn": [None]}
 
 
-@registered(LANGUAGE_MODEL)
+@_common.registered(LANGUAGE_MODEL)
 class VaswaniLanguageModel(CausalLanguageModel):
     """The right half of Figure 1 without attention to a source."""
 

@@ -12,15 +12,8 @@ import numpy as np
 from torch import Tensor
 
 from vaswani_plugin.fairseq_plugin.configurations import configuration_of
-from vaswani_plugin.fairseq_plugin.models._common import (
-    CausalDecoder,
-    EncoderOut,
-    IncrementalState,
-    SourceEncoder,
-    TranslationModel,
-    registered,
-    set_training_switches,
-)
+from vaswani_plugin.fairseq_plugin.models import _common
+from vaswani_plugin.fairseq_plugin.models._common import EncoderOut, IncrementalState
 from vaswani_plugin.model.build import accelerated, build
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.model.families import PARSER, TRANSLATOR
@@ -28,7 +21,7 @@ from vaswani_plugin.modules.parser import ParserDecoder
 from vaswani_plugin.modules.transformer import Decoder, Encoder, Memory
 
 
-class VaswaniEncoder(Encoder, SourceEncoder):
+class VaswaniEncoder(Encoder, _common.SourceEncoder):
     """`modules.transformer.Encoder` as fairseq's models expect it."""
 
     def forward(
@@ -54,7 +47,7 @@ class VaswaniEncoder(Encoder, SourceEncoder):
         }
 
 
-class VaswaniDecoder(Decoder, CausalDecoder):
+class VaswaniDecoder(Decoder, _common.CausalDecoder):
     """`modules.transformer.Decoder` as fairseq's models expect it."""
 
     read = Decoder.forward  # for our search
@@ -118,8 +111,8 @@ class VaswaniParserDecoder(ParserDecoder, VaswaniDecoder):
     """`modules.parser.ParserDecoder` as fairseq's models expect it."""
 
 
-@registered(TRANSLATOR, PARSER)
-class VaswaniTransformer(TranslationModel):
+@_common.registered(TRANSLATOR, PARSER)
+class VaswaniTransformer(_common.TranslationModel):
     """Figure 1. `--arch` names a row of `vaswani_plugin/model/architectures.py`."""
 
     @classmethod
@@ -133,5 +126,5 @@ class VaswaniTransformer(TranslationModel):
         decoder = VaswaniParserDecoder if cfg.next_word else VaswaniDecoder
         built = build(cfg, source, target, words, VaswaniEncoder, decoder)
         for stack in (built.encoder, built.decoder):
-            set_training_switches(stack, cfg)
+            _common.set_training_switches(stack, cfg)
         return accelerated(cls.joined(built.encoder, built.decoder, cfg, task))

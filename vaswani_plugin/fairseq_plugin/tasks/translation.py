@@ -23,14 +23,7 @@ from sacrebleu.metrics.bleu import BLEUScore
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
-from vaswani_plugin.fairseq_plugin.tasks._common import (
-    AutocastOnCPU,
-    DictionaryDigests,
-    KnownLengths,
-    fitting_max_tokens,
-    indices_in_training,
-    tokens_of_batches,
-)
+from vaswani_plugin.fairseq_plugin.tasks import _common
 from vaswani_plugin.model.configuration import flag, option
 from vaswani_plugin.search.options import PAPER_DECODING, PARSER_DECODING, SearchOptions
 from vaswani_plugin.search.well_formed import Grammar
@@ -63,7 +56,7 @@ class VaswaniTranslationConfig(TranslationConfig):
 
 
 @register_task("vaswani_translation", dataclass=VaswaniTranslationConfig)
-class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
+class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, TranslationTask):
     """fairseq's translation task with the paper's decoding as its defaults."""
 
     cfg: VaswaniTranslationConfig
@@ -87,7 +80,7 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs) -> None:
         """Load a split; see fairseq's task."""
         super().load_dataset(split, epoch, combine, **kwargs)
-        self.datasets[split] = KnownLengths(self.datasets[split])
+        self.datasets[split] = _common.KnownLengths(self.datasets[split])
 
     def get_batch_iterator(self, dataset, max_tokens=None, *args, **kwargs) -> EpochBatchIterating:
         """Batches of a data set; those of the training set hold --real-tokens, or a `UserError`."""
@@ -96,7 +89,7 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         # Each epoch asks again, and fairseq keeps the batches.
         if not is_training or dataset.dataset.tgt is None or dataset in self.dataset_to_epoch_iter:
             return make_batches(dataset, max_tokens, *args, **kwargs)
-        indices = indices_in_training(dataset, kwargs.get("max_positions"))
+        indices = _common.indices_in_training(dataset, kwargs.get("max_positions"))
         if self.cfg.real_tokens and len(indices):
             wanted, sentences = self.cfg.real_tokens, kwargs.get("max_sentences")
             if sentences:  # batches would hold fewer tokens
@@ -104,10 +97,10 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
                     f"--real-tokens {wanted} with --batch-size {sentences}: give one of the two"
                 )
             multiple = kwargs.get("required_batch_size_multiple", 1)
-            max_tokens = fitting_max_tokens(dataset, indices, max_tokens, wanted, multiple)
+            max_tokens = _common.fitting_max_tokens(dataset, indices, max_tokens, wanted, multiple)
         batches = make_batches(dataset, max_tokens, *args, **kwargs)
         count = len(batches.frozen_batches)
-        source, target = tokens_of_batches(dataset, indices, max(1, count))
+        source, target = _common.tokens_of_batches(dataset, indices, max(1, count))
         logger.info(
             f"{count} training batches of --max-tokens {max_tokens} hold on average {source:.0f}"
             f" source and {target:.0f} target tokens, padding left out"
