@@ -23,6 +23,9 @@ OF_A_TEXT = {
 """What a language model's dataclass takes from its task."""
 
 
+choice_type = cache(lambda words: ChoiceEnum(list(words)))
+
+
 def fairseq_dataclass(family: Family, model: type) -> type[FairseqDataclass]:
     """Derive fairseq's dataclass of a family's configuration, for an attribute `Config` of a model.
 
@@ -39,7 +42,7 @@ def fairseq_dataclass(family: Family, model: type) -> type[FairseqDataclass]:
             of_task[each.name] = hints[each.name]
             continue
         choices = each.metadata["choices"]
-        hint = _choices(choices) if choices else hints[each.name]
+        hint = choice_type(choices) if choices else hints[each.name]
         if hint == int | None:
             hint = Optional[int]  # noqa: UP045
         shown = field(default=each.default, metadata={"help": each.metadata["help"]})
@@ -48,11 +51,6 @@ def fairseq_dataclass(family: Family, model: type) -> type[FairseqDataclass]:
     names = {"__doc__": configuration.__doc__, "__module__": model.__module__}
     names["__qualname__"] = f"{model.__qualname__}.Config"
     return make_dataclass("Config", made, bases=(FairseqDataclass,), namespace=names)
-
-
-@cache
-def _choices(words: tuple[str, ...]) -> type[enum.Enum]:
-    return ChoiceEnum(list(words))
 
 
 def configuration_of(cfg: Any, configuration: type[Chosen], **others: Any) -> Chosen:

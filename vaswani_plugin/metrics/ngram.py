@@ -125,9 +125,9 @@ def baselines(
         for name, order in ORDERS.items():
             model = NgramModel(streams["training_perplexity"], order, end + 1, start=end)
             others: dict[str, float | None] = dict.fromkeys(streams)
-            for kind, stream in streams.items():
+            for key, stream in streams.items():
                 if len(stream):
                     nats = cross_entropy_rate(model.log_probabilities(stream))
-                    others[kind] = perplexity(nats / math.log(2))
+                    others[key] = perplexity(nats / math.log(2))
             log_p = model.log_probabilities(tokens.numbers)
             yield result(name, "words", log_p, counts, unknown=tokens.unknown, **others)

@@ -2,15 +2,14 @@
 
 Every line gives exactly one line, with the same result as sacremoses gives for the line in form NFC
 of Unicode: a combining accent would be a word of its own. A language without abbreviations there
-has the English ones. A rule is only tried if the text holds a string that the rule needs. This
-makes normalization eight times as fast, and tokenization of short sentences twice.
+has the English ones. A rule of normalization is only tried if the text holds a string that the
+rule needs, which makes it eight times as fast.
 """
 
 import re
 import unicodedata
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 
@@ -51,56 +50,10 @@ def make_normalizer(language: str) -> Callable[[str], str]:
     return normalize
 
 
-class _Pattern:
-    """A compiled pattern that is only tried if a text holds the string that it needs."""
-
-    def __init__(self, pattern: re.Pattern, needed: str) -> None:
-        self._substitute, self._needed = pattern.sub, needed
-
-    def sub(self, replacement: str | Callable[[re.Match], str], text: str) -> str:
-        return self._substitute(replacement, text) if self._needed in text else text
-
-
-class _Tokenizer(MosesTokenizer):
-    """sacremoses' tokenizer, faster; a line must have single spaces between words."""
-
-    def __init__(self, language: str) -> None:
-        super().__init__(lang=language)
-        rules: Any = self
-        faster: dict[str, Any] = {
-            "NONBREAKING_PREFIXES": frozenset(rules.NONBREAKING_PREFIXES),
-            "NUMERIC_ONLY_PREFIXES": frozenset(rules.NUMERIC_ONLY_PREFIXES),
-            "DEDUPLICATE_SPACE": _where_needed(rules.DEDUPLICATE_SPACE, "  "),
-            "MULTIDOT_RUN": _Pattern(rules.MULTIDOT_RUN, ".."),
-            "MULTIDOT_MARKER": _Pattern(rules.MULTIDOT_MARKER, "MULTI"),
-            "MOSES_ESCAPE_XML_REGEXES": [
-                _where_needed(rule, _needed_text(rule[0].pattern))
-                for rule in rules.MOSES_ESCAPE_XML_REGEXES
-            ],
-        }
-        for name in ("COMMA_SEPARATE_1", "COMMA_SEPARATE_2", "COMMA_SEPARATE_3"):
-            faster[name] = _where_needed(getattr(self, name), ",")
-        for name in ("ENGLISH_SPECIFIC_APOSTROPHE", "FR_IT_SPECIFIC_APOSTROPHE"):
-            faster[name] = [_where_needed(rule, "'") for rule in getattr(self, name)]
-        self.__dict__.update(faster)
-
-    def handles_nonbreaking_prefixes(self, text: str) -> str:
-        """Keep or split off full stops; the words before the first one stay as they are."""
-        stop = text.find(".")
-        start = len(text) if stop < 0 else text.rfind(" ", 0, stop) + 1
-        words = text[:start].split()
-        return " ".join([*words, super().handles_nonbreaking_prefixes(text[start:])]).strip()
-
-
-def _where_needed(rule: tuple[re.Pattern, str], needed: str) -> tuple[_Pattern, str]:
-    """A rule of sacremoses, tried only in texts with the string that it needs."""
-    return _Pattern(rule[0], needed), rule[1]
-
-
 def make_tokenizer(language: str, aggressive: bool, escape: bool) -> Callable[[str], str]:
     """Returns sacremoses' tokenization: a function from a line to tokens joined by spaces."""
     moses = partial(
-        _Tokenizer(base_language(language)).tokenize,
+        MosesTokenizer(lang=base_language(language)).tokenize,
         aggressive_dash_splits=aggressive,
         return_str=True,
         escape=escape,

@@ -191,8 +191,8 @@ def settings_from(content: dict[str, Any], kind: type[AnySettings] = Settings) -
             choices = " or ".join(words.get(choice, str(choice)) for choice in allowed)
             raise UserError(f"{field.name} is {value!r}: must be {choices}")
     if isinstance(settings, Settings) and (settings.codes is None) != (settings.subwords == "none"):
-        kinds = f"subwords is {settings.subwords}, codes {settings.codes}"
-        raise UserError(f"{kinds}: give both or neither")
+        values = f"subwords is {settings.subwords}, codes {settings.codes}"
+        raise UserError(f"{values}: give both or neither")
     return settings
 
 

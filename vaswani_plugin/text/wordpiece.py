@@ -41,15 +41,11 @@ def load(path: str | Path) -> SentencePieceProcessor:
         raise UserError(f"{path}: not a sentencepiece model: use wordpiece.py learn") from None
 
 
-def _normalizes(model: SentencePieceProcessor) -> bool:
-    """Whether a model was learned with `nmt_nfkc`, for which a circled one is a one."""
-    return "1" in model.normalize("\u2460")
-
-
 def make_encoder(path: str | Path) -> Callable[[str], str]:
     """Returns the function from a line of text to its pieces, joined by single spaces."""
     model = load(path)
-    prepare = join_words if _normalizes(model) else remove_invisible
+    is_nmt_nfkc = "1" in model.normalize("\u2460")  # a circled one is a one there
+    prepare = join_words if is_nmt_nfkc else remove_invisible
     return lambda line: " ".join(model.encode(prepare(line), out_type=str))
 
 
