@@ -283,10 +283,7 @@ class SourceReader(nn.Module):
 
 
 class TargetReader(nn.Module):
-    """Embeds targets, runs the decoder's LSTM over them, and projects by another matrix V x D.
-
-    Dropout is on the embeddings and before the projection.
-    """
+    """Embeds targets, with dropout, runs the decoder's LSTM, and projects by another matrix."""
 
     def __init__(
         self,
@@ -332,10 +329,7 @@ class TargetReader(nn.Module):
 
 
 class RecurrentEncoderDecoder(nn.Module):
-    """An LSTM that reads the source, and one that writes the target.
-
-    `longest` are the greatest lengths of both in tokens, the ends of sentence included.
-    """
+    """LSTMs for source and target; `longest`: of both, in tokens, the ends of sentence included."""
 
     def __init__(
         self, encoder: SourceReader, decoder: TargetReader, longest: tuple[int, int]

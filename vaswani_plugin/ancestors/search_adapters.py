@@ -33,10 +33,7 @@ class RecurrentSearched(EncoderDecoderModel):
         super().__init__(model, model.longest)
 
     def attention(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
-        """See `TransformerModel`; there is one kind, of one layer and one head.
-
-        A model without attention raises a `UserError`.
-        """
+        """See `TransformerModel`: of one layer and head; a `UserError` where there is none."""
         weights = self.model.decode(target, self.model.encode(source)).weights  # (1, T, S)
         if weights is None:
             raise UserError("this model has no attention to show: its decoder has none")

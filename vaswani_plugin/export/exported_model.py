@@ -76,10 +76,7 @@ def require_finite(weights: Mapping[str, Tensor]) -> None:
 def refuse_departures(
     program: str, sizes: Configuration, others: Iterable[str] = (), remedy: str = ""
 ) -> dict[str, Any]:
-    """Refuse options that a program of `EXPRESSED` lacks, and `others`, by flags with values.
-
-    Returns its own options for ours.
-    """
+    """Refuse options that a program lacks, and `others`; return its own options for ours."""
     d_k, d_v = head_sizes(sizes)
     if d_k * sizes.heads == d_v * sizes.heads == sizes.d_model:
         sizes = replace(sizes, d_k=None, d_v=None)

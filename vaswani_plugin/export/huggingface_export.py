@@ -68,10 +68,7 @@ MOST_POSITIONS = 512  # longest output of `generate` in tokens, as in Marian's p
 
 
 def to_marian(weights: Weights, sizes: Configuration) -> Weights:
-    """Our weights under `MarianMTModel`'s names.
-
-    Positions must be sinusoidal. Weights that share memory still do.
-    """
+    """Our weights, of sinusoidal positions, by `MarianMTModel`'s names; shared memory stays so."""
     columns = torch.arange(sizes.d_model, device="cpu")
     sines_first = torch.cat((columns[0::2], columns[1::2]))
     counts = zip(SIDES, (sizes.encoder_layers, sizes.decoder_layers), strict=True)

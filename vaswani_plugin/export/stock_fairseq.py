@@ -84,10 +84,7 @@ def stock_task(state: Checkpoint) -> dict[str, Any]:
 
 
 def our_config(options: argparse.Namespace) -> dict[str, Any]:
-    """The configuration of `vaswani_transformer` for the result of `stock_options`.
-
-    Refuses options that our model can't express, by name.
-    """
+    """Our configuration for the result of `stock_options`; refuses what it lacks, by name."""
     cfg = TransformerConfig.from_namespace(options)
     shared = "decoder" if cfg.share_decoder_input_output_embed else "none"
     config = {

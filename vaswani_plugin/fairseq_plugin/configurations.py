@@ -27,10 +27,7 @@ choice_type = cache(lambda words: ChoiceEnum(list(words)))
 
 
 def fairseq_dataclass(family: Family, model: type) -> type[FairseqDataclass]:
-    """Derive fairseq's dataclass of a family's configuration, for an attribute `Config` of a model.
-
-    There those find it who unpickle it.
-    """
+    """Derive fairseq's dataclass of a configuration, for the attribute `Config` of a model."""
     configuration = family.configuration
     hints, made = get_type_hints(configuration), []
     has_positions = "max_target_positions" in hints

@@ -35,10 +35,7 @@ PAPER_BATCH = 8 * 4096
 
 
 def values_of(task: str, model: str) -> dict[str, Any]:
-    """Return the defaults of a run, by the keys of fairseq's configuration.
-
-    `task` is its registered name, `model` that of the model or of one of its rows.
-    """
+    """The defaults of a run by fairseq's keys, for the names of its task and model (or row)."""
     values = dict(PAPER_VALUES)
     if task == LANGUAGE_MODELING:
         # Section 5.4: smoothing "hurts perplexity", which is how language models are measured.

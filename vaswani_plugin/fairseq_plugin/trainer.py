@@ -176,10 +176,7 @@ class VaswaniTrainer(Trainer):
         return logged
 
     def clip_grad_norm(self, clip_norm: float) -> Tensor:
-        """fairseq's method; a norm that is not finite ends the step, not the training.
-
-        The `NonfiniteNorm` comes before the gradients are scaled, which would spread a NaN.
-        """
+        """fairseq's method; a norm that is not finite ends the step before it spreads a NaN."""
         common = self.cfg.common
         if common.fp16 or (common.amp and self.cuda):  # these find the loss scale by overflows
             return super().clip_grad_norm(clip_norm)

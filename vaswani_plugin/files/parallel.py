@@ -146,10 +146,7 @@ def _line_by_line(factory: Callable[[], Callable[[str], str]]) -> Callable[[Bloc
 def process_file(
     factory: Callable[[], Callable[[str], str]], source: str, output: str, workers: int
 ) -> int:
-    """Runs a line function over a file, into another; returns the number of lines.
-
-    The files are plain, `.gz`, or `-`; `factory` is that of `map_blocks`.
-    """
+    """Runs a line function over a file, into another; returns the number of lines."""
     count = 0
     with write_atomically(output) as write:
         for lines in map_blocks(partial(_line_by_line, factory), source, workers):

@@ -157,10 +157,7 @@ def make_scoring_tokenizer(language: str) -> Callable[[str], str]:
 
 
 def split_compounds(line: str) -> str:
-    """Tokens with hyphens split off: "a-b" becomes "a ##AT##-##AT## b".
-
-    Matches from left to right don't overlap, so "a-b-c" is split once.
-    """
+    """Tokens with hyphens split off, without overlaps: "a-b-c" becomes "a ##AT##-##AT## b-c"."""
     return _HYPHEN.sub(r"\1 ##AT##-##AT## \2", line)
 
 
@@ -218,10 +215,7 @@ def _words_of_lines(lines: Iterable[str], lowercase: bool) -> Iterable[list[str]
 
 
 def group(values: Sequence[int], firsts: Sequence[int]) -> list[Bucket]:
-    """Sort sentences into the buckets that begin at `firsts` (ascending).
-
-    Empty buckets and sentences with a value below the first bucket are left out.
-    """
+    """Sort sentences into buckets that begin at `firsts`; lower values, empty ones are left out."""
     members: dict[int, list[int]] = {}
     for number, value in enumerate(values):
         members.setdefault(bisect_right(firsts, value) - 1, []).append(number)

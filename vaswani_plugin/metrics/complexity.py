@@ -6,6 +6,7 @@ of restricted self-attention. Constants are left out, as in the table's O(.).
 
 import math
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from vaswani_plugin.errors import UserError
@@ -61,10 +62,7 @@ def as_text(result: dict[str, Any]) -> str:
 
 def layers_to_join(n: int, k: int) -> int:
     """log_k(n), rounded up: the least number of layers of width k over n positions."""
-    layers, reach = 0, 1
-    while reach < n:
-        layers, reach = layers + 1, reach * k
-    return layers
+    return next(layers for layers in count() if k**layers >= n)
 
 
 def _number(formula: str, value: float) -> str:

@@ -81,10 +81,7 @@ def paper_trainings() -> list[dict[str, Any]]:
 def by_time(
     hours: float, devices: int, device: str | None, teraflops: float | None
 ) -> dict[str, Any]:
-    """A training's FLOPs by the paper's method: time x devices x rate.
-
-    The rate is that of a device of `DEVICES`, or `teraflops`, in 1e12 operations a second.
-    """
+    """A training's FLOPs: time x devices x rate, of a device or `teraflops` (1e12 a second)."""
     if teraflops is None and device is None:
         raise UserError("--hours needs a rate: give --device or --teraflops")
     rate: Any = DEVICES[device].teraflops if device else teraflops

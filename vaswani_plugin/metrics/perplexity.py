@@ -34,14 +34,11 @@ LINE_ENDS = (
 
 @dataclass(frozen=True)
 class TextCounts:
-    """Counts of a text; words are separated by blanks, characters are Unicode code points.
-
-    Line ends count in `lines` alone, not as words, characters or bytes.
-    """
+    """Counts of a text; line ends count in `lines` alone, not as words, characters or bytes."""
 
     lines: int
-    words: int
-    characters: int
+    words: int  # between blanks
+    characters: int  # Unicode code points
     bytes: int
 
     def units(self, unit: str, with_line_ends: bool) -> int:

@@ -43,10 +43,7 @@ def read_scored_text(
     pipeline: Pipeline | None = None,
     saw_lines_apart: bool = False,
 ) -> ScoredText:
-    """Read a text to score, plain or .gz, by the dictionary and pipeline of a model, if any.
-
-    A model that was trained on separate lines (`saw_lines_apart`) gives a warning.
-    """
+    """Read a text by a model's dictionary and pipeline, if any; `saw_lines_apart` is a warning."""
     lines = text_to_score(path)
     if dictionary is None or pipeline is None:
         return ScoredText(None, lines, count_text(lines), "tokens", [])

@@ -65,10 +65,7 @@ def read_keys(path: Path) -> frozenset[str]:
 
 
 class Gate:
-    """Lets a request pass, or refuses it, by its key and by the requests of a minute.
-
-    None lets everyone pass, any number of times.
-    """
+    """Passes or refuses a request by its key, and by how many come in a minute; None: no limit."""
 
     def __init__(self, keys: Collection[str] | None, requests_per_minute: int | None) -> None:
         self.keys, self.requests_per_minute = keys, requests_per_minute

@@ -229,10 +229,8 @@ class Service:
         self, texts: list[str], options: BatchOptions
     ) -> tuple[list["Translation"], int]:
         """A `Translation` of each text, and how many subwords all have."""
-        if sum(map(len, texts)) > SHORT:
-            sources = await asyncio.to_thread(self._read, texts)
-        else:
-            sources = self._read(texts)
+        is_long = sum(map(len, texts)) > SHORT
+        sources = await asyncio.to_thread(self._read, texts) if is_long else self._read(texts)
         pieces = [piece for source in sources for piece in source.pieces]
         check_size(len(pieces), self.limits.queue, "sentences")
         rest = iter(await self.batcher.decode(pieces, options))

@@ -105,10 +105,7 @@ def build_dictionary(
 
 
 def binarize(source: str, prefix: Path, entries: Entries, workers: int) -> tuple[int, int, int]:
-    """Writes PREFIX.bin and PREFIX.idx by a dictionary.
-
-    Returns the number of lines, of tokens with each line's </s>, and of those that are <unk>.
-    """
+    """Writes PREFIX.bin and .idx; returns the numbers of lines, of tokens with </s>, of <unk>."""
     symbols = [symbol for symbol, _ in entries]
     assert sys.byteorder == "little", "fairseq's format is little-endian"
     code = _type_code(len(SPECIAL_SYMBOLS) + len(symbols))

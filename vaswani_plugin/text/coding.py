@@ -80,10 +80,7 @@ def bpe_units(codes: str) -> list[str]:
 
 
 def make_coding(coding: str, codes: str | None) -> tuple[LineFunction, LineFunction]:
-    """Returns the functions from a raw line to units joined by spaces, and back.
-
-    `coding` is one of `settings.Coding`, `codes` the file of merges for `bpe`.
-    """
+    """Returns the functions from a raw line to units, and back; `codes` are the merges of bpe."""
     if coding == "words":
         words = lambda line: " ".join(_RESERVED.get(word, word) for word in line.split())  # noqa: E731
         return words, str

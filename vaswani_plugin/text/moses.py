@@ -64,10 +64,7 @@ def make_tokenizer(language: str, aggressive: bool, escape: bool) -> Callable[[s
 def make_processor(
     language: str, lowercase: bool, normalize: bool, tokenize: bool, aggressive: bool, escape: bool
 ) -> Callable[[str], str]:
-    """Returns the function from a raw line to a tokenized one; `Settings` explains the steps.
-
-    The language selects rules for apostrophes, abbreviations, quotation marks.
-    """
+    """Returns the function from a raw line to a tokenized one; `Settings` explains the steps."""
     steps: list[Callable[[str], str]] = [composed]
     if lowercase:
         # Python's lower case of the Turkish I with dot has a combining dot, which becomes a word.

@@ -33,10 +33,7 @@ WORD_BORDERS: dict[str, Callable[[str, str], bool]] = {
 
 
 class Pipeline:
-    """Converts between raw lines and a model's subwords. Threads may share a pipeline.
-
-    `folder` has the files that the settings name.
-    """
+    """Raw lines to a model's subwords and back, by a folder's files; threads may share it."""
 
     def __init__(self, settings: AnySettings, folder: Path) -> None:
         self.settings, self.folder = settings, folder
@@ -69,10 +66,7 @@ class Pipeline:
         return cls(read_settings(folder), folder)
 
     def of_target(self) -> "Pipeline":
-        """Returns the pipeline for raw lines in the target language of a translation model.
-
-        It is this pipeline itself if nothing depends on the language.
-        """
+        """Returns the pipeline for raw lines in the target language, itself if it is the same."""
         settings = self.settings
         assert isinstance(settings, Settings)
         uses_rules = settings.tokenizer == "moses" or settings.normalize_punctuation

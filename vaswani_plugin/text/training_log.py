@@ -28,10 +28,7 @@ _PARAMETERS = re.compile(r"num\. (?:shared )?model params: ([\d,]+)")
 
 
 def statistics(line: str) -> tuple[str, dict[str, str]] | None:
-    """Reads a log line: the kind of its statistics (see `read_curves`), the fields by name.
-
-    Any other line is None.
-    """
+    """Reads a log line: its kind (see `read_curves`), its fields by name; None for other lines."""
     if match := _JSON.search(line):
         try:
             fields = {key: str(value) for key, value in json.loads(match[1]).items()}

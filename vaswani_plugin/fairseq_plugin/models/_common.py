@@ -74,10 +74,7 @@ class CausalDecoder(FairseqIncrementalDecoder):
 
     @property
     def right_padded(self) -> bool:
-        """Whether padding is on the right only, so that the causal mask covers it.
-
-        Outside of training padding may be on either side.
-        """
+        """Whether padding is on the right only, so that the causal mask covers it: in training."""
         return self.training and self.trains_right_padded
 
     def cache(self, incremental_state: IncrementalState | None) -> Cache | None:

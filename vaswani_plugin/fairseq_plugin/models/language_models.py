@@ -66,10 +66,7 @@ class LanguageDecoder(DecoderOnly, TextDecoder):
         incremental_state: _common.IncrementalState | None = None,
         features_only: bool = False,
     ) -> tuple[Tensor, Extra]:
-        """Predict each next token; see `VaswaniDecoder.forward`.
-
-        `src_tokens` is the text shifted right, (B, T), padded on either side.
-        """
+        """See `VaswaniDecoder.forward`; the text (B, T) is shifted right, padded on either side."""
         x = super().forward(src_tokens, self.cache(incremental_state), self.right_padded).features
         return (x if features_only else self.output_layer(x)), {"attn": [None]}
 
