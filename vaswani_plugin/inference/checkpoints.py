@@ -26,15 +26,9 @@ from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.files.lines import read_json
+from vaswani_plugin.model import families
 from vaswani_plugin.model.build import WithoutInitialWeights, accelerated
-from vaswani_plugin.model.families import (
-    LANGUAGE_MODELING,
-    PARSING,
-    TRANSFORMER,
-    TRANSLATION,
-    Family,
-    family_of,
-)
+from vaswani_plugin.model.families import Family
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.settings import (
     CONFIG,
@@ -159,9 +153,9 @@ def _load_safetensors(path: Path) -> Checkpoint:
 DIGESTS = "dictionary_sha256"
 """Where a task's part of a checkpoint has the digests of its dictionaries, by side."""
 TASKS: dict[type[AnySettings], tuple[str, ...]] = {
-    Settings: (TRANSLATION, "translation"),
-    TreeSettings: (PARSING,),
-    TextSettings: (LANGUAGE_MODELING, "language_modeling"),
+    Settings: (families.TRANSLATION, "translation"),
+    TreeSettings: (families.PARSING,),
+    TextSettings: (families.LANGUAGE_MODELING, "language_modeling"),
 }
 """The tasks that train the model of a bundle, by the type of its settings."""
 
@@ -222,7 +216,7 @@ def load_model(
             raise ForeignModel(f"{path} holds a model of the task {trained_by!r}")
         if held is not kind:
             raise wrong_kind(f"{path} (--task {trained_by})", held, kind)
-        family = family_of(str(options.get("_name")))
+        family = families.family_of(str(options.get("_name")))
         if not family:
             raise ForeignModel(f"{path} holds {options.get('_name')!r}")
         weights, of_task = state["model"], task
@@ -253,7 +247,7 @@ def make_model(
 ) -> Any:
     """Build a model with a checkpoint's weights, in evaluation mode; no initial ones are drawn."""
     options = {}
-    if family.model == TRANSFORMER and sizes.next_word:
+    if family.model == families.TRANSFORMER and sizes.next_word:
         from vaswani_plugin.search.well_formed import Grammar  # translations have none
 
         grammar = Grammar(source, target)

@@ -11,18 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
+from vaswani_plugin.inference import runner
 from vaswani_plugin.inference.bundle import Bundle, Pretrained
 from vaswani_plugin.inference.options import Keywords, Options, takes_options
-from vaswani_plugin.inference.runner import (
-    Batches,
-    Hypothesis,
-    TextTooLong,
-    Tokens,
-    encode,
-    one_line,
-    one_or_many,
-    run,
-)
+from vaswani_plugin.inference.runner import Batches, Hypothesis, TextTooLong, Tokens
 from vaswani_plugin.inference.search_engine import TorchEngine
 from vaswani_plugin.search.options import PARSER_DECODING
 from vaswani_plugin.search.well_formed import Grammar
@@ -140,7 +132,7 @@ class Parser(Pretrained):
         Raises:
             UserError: options that don't fit, or a sentence that is too long.
         """
-        return one_or_many(sentences, partial(self.stream, progress=progress, **options))
+        return runner.one_or_many(sentences, partial(self.stream, progress=progress, **options))
 
     def stream(
         self,
@@ -191,13 +183,13 @@ class Parser(Pretrained):
                 best = next(decoded)[: chosen.nbest] if words else []
                 yield ParsedSentence(words, tuple(parse_of(words, each) for each in best))
 
-        return run(sentences, self._read, parsed, buffer, chosen, "sentences", progress)
+        return runner.run(sentences, self._read, parsed, buffer, chosen, "sentences", progress)
 
     def _read(self, number: int, line: str) -> tuple[tuple[str, ...], Tokens]:
         """A sentence's words, and the units that the model reads."""
-        units = encode(line, self.pipeline, "the sentence")
+        units = runner.encode(line, self.pipeline, "the sentence")
         size, most = len(units), self.longest_source
         if size > most:
             text = f"line {number}: the line has {size} units, the model takes {most}: divide it"
             raise TextTooLong(number, size, most, text)
-        return tuple(words_of(remove_invisible(one_line(line)))), units
+        return tuple(words_of(remove_invisible(runner.one_line(line)))), units

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack, overload
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference import runner
 from vaswani_plugin.inference.bundle import Bundle, Engine, Pretrained, load_engine
 from vaswani_plugin.inference.options import Keywords, Options, takes_options
 from vaswani_plugin.inference.runner import (
@@ -24,11 +25,6 @@ from vaswani_plugin.inference.runner import (
     TextTooLong,
     Tokens,
     Translation,
-    encode,
-    encode_whole,
-    one_line,
-    one_or_many,
-    run,
 )
 from vaswani_plugin.ranges import check_ranges, require_choice
 from vaswani_plugin.search.options import PAPER_DECODING, SearchOptions, length_penalty
@@ -132,7 +128,7 @@ class Translator(Pretrained):
 
     def count_tokens(self, text: str) -> int:
         """How many subwords a source text has, the end of sentence not counted."""
-        return len(encode(text, self.pipeline))
+        return len(runner.encode(text, self.pipeline))
 
     @overload  # a string is an iterable of strings, too: the first one that fits is taken
     def translate(  # type: ignore[overload-overlap]
@@ -164,7 +160,7 @@ class Translator(Pretrained):
             TextTooLong: a sentence is too long, and `long` is "error", the default.
             UserError: options that don't fit together.
         """
-        return one_or_many(texts, partial(self.stream, progress=progress, **options))
+        return runner.one_or_many(texts, partial(self.stream, progress=progress, **options))
 
     def stream(
         self,
@@ -209,7 +205,7 @@ class Translator(Pretrained):
             decoded = iter(batches.answers(pieces, self._decoding(pieces, search)))
             return (self.join(source, decoded, chosen.nbest) for source in sources)
 
-        return run(lines, read, translations, buffer, chosen, "sentences", progress)
+        return runner.run(lines, read, translations, buffer, chosen, "sentences", progress)
 
     def read(
         self, text: str, *, number: int = 1, long: str = "error", one_sentence: bool = False
@@ -221,7 +217,7 @@ class Translator(Pretrained):
         queue of its own decodes pieces of many texts together (`decode`), and `join`s those of a
         text. `number` is the text's, for errors.
         """
-        plain = one_line(text, f"text {number}")
+        plain = runner.one_line(text, f"text {number}")
         most = longest = self.longest_source
         texts = [plain]
         if not one_sentence:
@@ -231,7 +227,7 @@ class Translator(Pretrained):
         borders = WORD_BORDERS[self.pipeline.subwords]
         sentences = []
         for sentence in texts:
-            tokens = encode(sentence, self.pipeline) if has_words(sentence) else ()
+            tokens = runner.encode(sentence, self.pipeline) if has_words(sentence) else ()
             if len(tokens) > longest and long == "error":
                 raise TextTooLong(number, len(tokens), longest)
             kept = tokens[:longest] if long == "truncate" else tokens
@@ -297,15 +293,17 @@ class Translator(Pretrained):
         encoded, counts = [], []
         for n, pair in enumerate(pairs, start=1):
             names = f"source {n}", f"target {n}"
-            lines = list(map(one_line, pair, names))
+            lines = list(map(runner.one_line, pair, names))
             sides = [*map(split_sentences, lines, languages)]
             if one_sentence or len(sides[0]) != len(sides[1]):
                 sides = [lines[:1], lines[1:]]
             counts.append(len(sides[0]))
             for source, target in zip(*sides, strict=True):
-                tokens = encode_whole(source, self.pipeline, names[0], self.longest_source)
+                tokens = runner.encode_whole(source, self.pipeline, names[0], self.longest_source)
                 longest, pipeline = self.longest_target, self._target_pipeline
-                encoded.append((tokens, encode_whole(target, pipeline, names[1], longest, 0)))
+                encoded.append(
+                    (tokens, runner.encode_whole(target, pipeline, names[1], longest, 0))
+                )
 
         def answer(batch: list[int], _: int | None) -> list[tuple[float, ...]]:
             return self.engine.score(*zip(*(encoded[n] for n in batch), strict=True))
@@ -327,12 +325,14 @@ class Translator(Pretrained):
         """
         from vaswani_plugin.inference.attention import Attention
 
-        source_tokens = encode_whole(source, self.pipeline, "the source", self.longest_source)
+        source_tokens = runner.encode_whole(
+            source, self.pipeline, "the source", self.longest_source
+        )
         if target is None:
             target_tokens = self.decode([source_tokens])[0][0].tokens
         else:
             pipeline = self._target_pipeline
-            target_tokens = encode_whole(target, pipeline, "the target", self.longest_target)
+            target_tokens = runner.encode_whole(target, pipeline, "the target", self.longest_target)
         raw = self.engine.attention(source_tokens, target_tokens)
         text = self.pipeline.decode(" ".join(target_tokens))
         return Attention.of(source, text, (source_tokens, target_tokens), raw)
