@@ -16,17 +16,11 @@ from torch import Tensor
 from vaswani_plugin.ancestors import recurrent
 from vaswani_plugin.ancestors.recurrent_language_model import RecurrentLanguageModel
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.search.models import (
-    Beams,
-    EncoderDecoderModel,
-    RowBeams,
-    Sources,
-    Start,
-    TextModel,
-)
+from vaswani_plugin.search import models
+from vaswani_plugin.search.models import Beams, RowBeams, Sources
 
 
-class RecurrentSearched(EncoderDecoderModel):
+class RecurrentSearched(models.EncoderDecoderModel):
     """A recurrent encoder-decoder for searches, in evaluation mode."""
 
     def __init__(self, model: recurrent.RecurrentEncoderDecoder) -> None:
@@ -39,7 +33,7 @@ class RecurrentSearched(EncoderDecoderModel):
             raise UserError("this model has no attention to show: its decoder has none")
         return {"cross": weights[None]}
 
-    def prepare(self) -> tuple[Start, bool]:
+    def prepare(self) -> tuple[models.Start, bool]:
         def start(sources: Sources, beam: int, with_attention: bool) -> Beams:
             return TargetBeams(self.decoder, self.encode(sources))
 
@@ -72,14 +66,14 @@ class TargetBeams(RowBeams):
         self.output = self.output._replace(features=features[rows], weights=None, state=state)
 
 
-class OneLayerTexts(TextModel):
+class OneLayerTexts(models.TextModel):
     """The one-layer language model for searches and scores, in evaluation mode."""
 
     def features(self, texts: Tensor) -> Tensor:
         return self.decoder(texts)
 
 
-class RecurrentTexts(TextModel):
+class RecurrentTexts(models.TextModel):
     """The recurrent language model for searches and scores, in evaluation mode."""
 
     def longest(self) -> int:

@@ -18,18 +18,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import tokenizers
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 from sacremoses.util import CJKChars
-from tokenizers import (
-    AddedToken,
-    Regex,
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-)
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.bpe import read_merges
@@ -260,7 +252,7 @@ def text_tokenizer(model: Path, settings: TextSettings, dictionary: Dictionary) 
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
         tokenizer.decoder = decoders.Fuse()
     else:
-        tokenizer.add_tokens([AddedToken(_EMPTY, normalized=True)])
+        tokenizer.add_tokens([tokenizers.AddedToken(_EMPTY, normalized=True)])
         empty = Regex(r"(?:\A|(?<=\n))(?= )|(?<= )(?= |\n|\z)")
         tokenizer.normalizer = normalizers.Replace(empty, _EMPTY)
         letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

@@ -10,13 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from fairseq.models import (
-    FairseqEncoder,
-    FairseqEncoderDecoderModel,
-    FairseqIncrementalDecoder,
-    register_model,
-    register_model_architecture,
-)
+from fairseq import models
 from hydra.core.config_store import ConfigStore
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -37,7 +31,7 @@ BATCH_SECOND = ("encoder_out", "state")
 """Entries of an encoder's output whose batch is the second axis."""
 
 
-class SourceEncoder(FairseqEncoder):
+class SourceEncoder(models.FairseqEncoder):
     """fairseq's interface for an encoder of `modules`, which comes before it in the bases."""
 
     max_source_positions: int
@@ -57,7 +51,7 @@ class SourceEncoder(FairseqEncoder):
         return self.max_source_positions
 
 
-class CausalDecoder(FairseqIncrementalDecoder):
+class CausalDecoder(models.FairseqIncrementalDecoder):
     """fairseq's interface for a decoder of `modules`, which comes before it in the bases."""
 
     max_target_positions: int
@@ -114,7 +108,7 @@ class ProjectedLoss:
         return getattr(self.decoder, "projection", self.decoder.embedding).weight
 
 
-class TranslationModel(ProjectedLoss, FairseqEncoderDecoderModel):
+class TranslationModel(ProjectedLoss, models.FairseqEncoderDecoderModel):
     """What our encoder-decoders share: their encoders take `known_lengths`."""
 
     takes_known_lengths = True
@@ -166,12 +160,12 @@ def registered(*families: Family) -> Callable[[type], type]:
     def register(model: Any) -> type:
         name, model.family = families[0].model, families[0]
         model.Config = fairseq_dataclass(model.family, model)
-        register_model(name, dataclass=model.Config)(model)
+        models.register_model(name, dataclass=model.Config)(model)
         for family in families:
             for row in family.rows:
                 if row.name != name:
                     keys = partial(_set_unset_keys, family, row)
-                    register_model_architecture(name, row.name)(keys)
+                    models.register_model_architecture(name, row.name)(keys)
                     node = model.Config(**row.changes)
                     node._name = name
                     ConfigStore.instance().store(row.name, node, "model", provider="vaswani_plugin")

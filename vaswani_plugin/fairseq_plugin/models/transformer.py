@@ -71,17 +71,12 @@ class VaswaniDecoder(Decoder, _common.CausalDecoder):
         alignment_layer: int | None = None,
         src_lengths: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
-        """Predict each next token.
+        """Predict each next token of the target shifted right (B, T).
 
-        Args:
-            prev_output_tokens: (B, T), the target shifted right.
-            encoder_out: the output of `VaswaniEncoder`; `src_lengths` are not needed.
-            incremental_state: key-value cache; only positions not yet in it are computed.
-            features_only: stop before the projection.
-            alignment_layer: layer of which `attn` is the cross-attention; None: the last.
-
-        Returns logits (B, T', V), or features (B, T', D), of the T' computed positions; and a
-        dictionary of `attn` [(B, T', S)], or [None] if only features were requested.
+        With the cache `incremental_state` only positions not yet in it are computed. The layer of
+        which `attn` is the cross-attention is `alignment_layer`, or the last. `src_lengths` are not
+        needed. Returns logits (B, T', V), or features (B, T', D), of the T' computed positions; and
+        a dictionary of `attn` [(B, T', S)], or [None] if only features were requested.
         """
         wants_alignment = not features_only or alignment_layer is not None
         if incremental_state is not None:
