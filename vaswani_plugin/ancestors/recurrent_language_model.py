@@ -28,8 +28,7 @@ from vaswani_plugin.modules.embedding import Embedding
 States = list[tuple[Tensor, Tensor]]
 """h and c of each layer after the last word, (B, H), and of the last layer (B, E)."""
 
-RECURRENT_WEIGHT = "weight_hh_l0"
-"""PyTorch's name of U, the weights from a layer's state to its gates."""
+RECURRENT_WEIGHT = "weight_hh_l0"  # PyTorch's name of U, from a layer's state to its gates
 
 
 class Dropouts(NamedTuple):

@@ -268,8 +268,7 @@ def text_tokenizer(model: Path, settings: TextSettings, dictionary: Dictionary) 
     return content
 
 
-_SPECIAL = "<s>|<pad>|</s>|<sep>"
-"""In a text of words they are unknown words, as in `coding.make_coding`."""
+_SPECIAL = "<s>|<pad>|</s>|<sep>"  # unknown words in a text of words, as in `make_coding`
 _EMPTY = "\ue000"  # an empty word, between two spaces; from the private use area
 
 

@@ -25,8 +25,7 @@ from vaswani_plugin.text.settings import (
     read_settings,
 )
 
-_OF_THE_RUN = ("_name", "compile", "checkpoint_activations")
-"""Options of a model that say nothing of it."""
+_OF_THE_RUN = ("_name", "compile", "checkpoint_activations")  # they say nothing of a model
 _SIGNATURE = re.compile(r"\n<!-- vaswani card, sha256 of the lines above: ([0-9a-f]{64}) -->\n$")
 _TEMPLATE = Path(__file__).with_name("model_card.md")
 

@@ -34,8 +34,7 @@ from vaswani_plugin.text.settings import OURS, weights_path
 OPSET = 17  # the first version of ONNX's operators that has LayerNormalization
 BATCH, SOURCE, PAST = "batch_size", "encoder_sequence_length", "past_decoder_sequence_length"
 TARGET = "decoder_sequence_length"
-EXAMPLE = {BATCH: 2, SOURCE: 5, TARGET: 3, PAST: 4}
-"""Sizes with which the graphs are traced; none is fixed by it."""
+EXAMPLE = {BATCH: 2, SOURCE: 5, TARGET: 3, PAST: 4}  # for tracing; no size is fixed by it
 Shape = tuple[str | int, ...]  # of a tensor; a word is an axis of any size
 
 

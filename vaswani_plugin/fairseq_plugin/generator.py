@@ -92,10 +92,11 @@ class FairseqModel:
         model.eval()
 
     def prepare(self) -> tuple[Start, bool]:
-        final = getattr(self.decoder, "weights_are_final", False)
-        packed = None
-        if self._packing is not None and is_our_own(self.decoder):
-            packed = self._packing.of(self.decoder, final)
+        decoder, packed = self.decoder, None
+        is_hooked = decoder._forward_hooks or decoder._forward_pre_hooks
+        is_ours = type(decoder).forward is VaswaniDecoder.forward and "forward" not in vars(decoder)
+        if self._packing is not None and is_ours and not is_hooked:
+            packed = self._packing.of(decoder, getattr(decoder, "weights_are_final", False))
 
         def start(sources: Sources, beam: int, with_attention: bool) -> Beams:
             inputs = {"src_tokens": sources.tokens, **sources.more}
@@ -104,16 +105,10 @@ class FairseqModel:
             encoder_out = self.model.encoder.forward_torchscript(inputs)
             if packed is None:
                 return ForeignBeams(self.model, encoder_out)
-            wanted = with_attention and self.decoder.alignment_wanted
-            return packed.start(self.decoder.memory(encoder_out), beam, wanted)
+            wanted = with_attention and decoder.alignment_wanted
+            return packed.start(decoder.memory(encoder_out), beam, wanted)
 
         return start, packed is not None
-
-
-def is_our_own(decoder: Any) -> bool:
-    """Return whether a decoder's `forward` is `VaswaniDecoder`'s, and nobody hooked on to it."""
-    is_hooked = decoder._forward_hooks or decoder._forward_pre_hooks or "forward" in vars(decoder)
-    return type(decoder).forward is VaswaniDecoder.forward and not is_hooked
 
 
 class ForeignBeams(RowBeams):
@@ -142,8 +137,11 @@ class ForeignBeams(RowBeams):
         logits, extra = decoder(self.history, encoder_out=self.encoder_out, **state)
         output = logits[:, -1:], extra
         self.log_p = self.model.get_normalized_probs(output, log_probs=True)[:, -1]
-        attention = attention_of(extra)
-        if attention is None:
+        # (R, T, S): a Transformer's in a list under "attn", a convolutional model's by itself.
+        attention = extra.get("attn") if isinstance(extra, dict) else extra
+        if isinstance(attention, list):
+            attention = attention[0] if attention else None
+        if not torch.is_tensor(attention):
             return None
         return attention[:, -1].unflatten(0, (-1, self.beams))
 
@@ -155,16 +153,3 @@ class ForeignBeams(RowBeams):
         self.encoder_out = self.model.encoder.reorder_encoder_out(self.encoder_out, rows)
         if self.incremental:
             self.model.decoder.reorder_incremental_state_scripting(self.state, rows)
-
-
-def attention_of(extra: object) -> Tensor | None:
-    """The attention (R, T, S) in the second result of a decoder of fairseq, or None.
-
-    A Transformer's is a dictionary with a list under "attn"; a convolutional or recurrent model's
-    is the tensor itself.
-    """
-    if isinstance(extra, dict):
-        extra = extra.get("attn")
-    if isinstance(extra, list):
-        extra = extra[0] if extra else None
-    return extra if torch.is_tensor(extra) else None

@@ -29,8 +29,7 @@ from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED
 logger = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT)
-SAME_INTERRUPT = 0.5
-"""Seconds in which one Ctrl-C may come twice: from the terminal, and from torchrun or a script."""
+SAME_INTERRUPT = 0.5  # seconds in which one Ctrl-C may come twice: of the terminal, and of torchrun
 
 
 @dataclass

@@ -20,8 +20,7 @@ SERIES = {
 }
 """By field of fairseq's statistics: label of its axis, which value is best."""
 
-OF_VALIDATION = ("loss", "ppl", "bleu", "chrf")
-"""Not the speed or the learning rate of a validation."""
+OF_VALIDATION = ("loss", "ppl", "bleu", "chrf")  # not its speed or learning rate
 LOGS = (LOG_OF_RECIPE, "logs/train*.log", "train.log", "*/train.log", "trainings/*/train.log")
 """Where the folders of recipes and of experiments have their logs."""
 COSTS = ("FLOPs", "minutes")

@@ -46,8 +46,7 @@ from vaswani_plugin.serving.texts import (
 from vaswani_plugin.serving.work import BUSY, BatchOptions, Service, log
 
 Answer = TypeVar("Answer")
-GONE = 499
-"""Status of a request whose client has closed the connection, in the log and in the metrics."""
+GONE = 499  # status, in log and metrics, of a request whose client has closed the connection
 TEMPLATE = Path(__file__).with_name("page.html")
 MOST_FIELDS = 1000
 
@@ -247,7 +246,8 @@ class Routes:
         fields = await self._read(request)
         wanted = TranslationRequest.from_fields(fields, languages, self.limits)
         options = BatchOptions(1 + wanted.alternatives)
-        results = await self._search(request, wanted.sentences, options)
+        sentences = [sentence for layout in wanted.layouts for sentence in layout.sentences]
+        results = await self._search(request, sentences, options)
         texts = [[hypothesis.text for hypothesis in each.hypotheses] for each in results]
         return JSONResponse(wanted.answer(texts, languages))
 

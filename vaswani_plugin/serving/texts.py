@@ -130,11 +130,6 @@ class TranslationRequest:
         layouts = [Layout(text, languages) for text in texts]
         return cls(layouts, isinstance(fields["q"], list), source == "auto", alternatives)
 
-    @property
-    def sentences(self) -> list[str]:
-        """The sentences of all texts."""
-        return [sentence for layout in self.layouts for sentence in layout.sentences]
-
     def answer(self, translations: Sequence[Sequence[str]], languages: Languages) -> dict[str, Any]:
         """The answer of `/translate`, of the translations of each sentence, the best first."""
         texts, rest = list[list[str]](), iter(translations)

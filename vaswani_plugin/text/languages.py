@@ -13,8 +13,7 @@ _NAME = (
     "(?:-(?:[a-z0-9]{5,8}|[0-9][a-z0-9]{3}))*)"  # script, region, variants
 )
 _CHINESE = frozenset(("cmn", "gan", "hak", "lzh", "nan", "wuu", "yue"))
-UNSPACED = frozenset(("ja", "km", "lo", "my", "th", "zh"))
-"""Languages that put no blank between sentences."""
+UNSPACED = frozenset(("ja", "km", "lo", "my", "th", "zh"))  # without blanks between sentences
 
 
 def base_language(name: str) -> str:

@@ -16,8 +16,7 @@ from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 from vaswani_plugin.files.lines import join_words
 from vaswani_plugin.text.languages import base_language
 
-composed = partial(unicodedata.normalize, "NFC")
-"""Returns a text with letter and accent as one character, where Unicode has it."""
+composed = partial(unicodedata.normalize, "NFC")  # letter and accent as one character
 
 
 def _needed_text(pattern: str) -> str:

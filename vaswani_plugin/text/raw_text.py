@@ -61,8 +61,7 @@ def remove_invisible(line: str) -> str:
 
 
 _SIGN = re.compile(r"[^\w\s,;:()'\"&/%-]")  # a sign that may end a sentence
-_BLOCK = 5000
-"""Characters looked at together: sentencex takes the square of their number for some texts."""
+_BLOCK = 5000  # characters at once: sentencex takes the square of their number for some texts
 _NO_END = re.compile(
     r"\.$|(?<!\w)(?:[^\W\d_]|Bd|MM|Mlle|Mme|Ste?|[Vv]ol)\.\s*$|^\W*(?:[\d.]+|[IVXL]+)\.\W*$"
 ).search

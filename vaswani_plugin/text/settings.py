@@ -32,16 +32,13 @@ MODEL = "model.pt"
 SAFETENSORS = "model.safetensors"  # the weights of model.pt alone; used if model.pt is missing
 CONFIG = "config.json"  # the content of model.pt without the weights; belongs to model.safetensors
 CARD = "README.md"
-CTRANSLATE2_MODEL = "model.bin"
-"""Replaces model.pt in a bundle that `vaswani export --to ctranslate2` made."""
+CTRANSLATE2_MODEL = "model.bin"  # replaces model.pt after `vaswani export --to ctranslate2`
 OURS = "vaswani"  # key of a Hugging Face config.json for values that have no field there
 ONNX_ENCODER = "encoder_model.onnx"
 """Replaces model.pt, with the graphs of the decoder, after `vaswani export --to onnx`."""
 SETTINGS = "preprocessing.json"
-WORDS, SYMBOLS = "words", "symbols"
-"""Names of a parser's two sides, in place of a translation's languages."""
-Coding = Literal["words", "bpe", "characters"]
-"""Of a language model's text; coding.py explains them."""
+WORDS, SYMBOLS = "words", "symbols"  # names of a parser's two sides, in place of languages
+Coding = Literal["words", "bpe", "characters"]  # of a language model; coding.py explains them
 TreeCoding = Literal["bpe", "words"]
 Subwords = Literal["subword-nmt", "sentencepiece", "none"]
 

@@ -27,8 +27,7 @@ from vaswani_plugin.modules.transformer import Stack
 IncrementalState = dict[str, Any]
 """fairseq's name for what a decoder keeps: a `Cache`, or tensors by name, each under a key."""
 EncoderOut = dict[str, list[Tensor]]  # the output of an encoder, by name
-BATCH_SECOND = ("encoder_out", "state")
-"""Entries of an encoder's output whose batch is the second axis."""
+BATCH_SECOND = ("encoder_out", "state")  # of an encoder's output: the batch is the second axis
 
 
 class SourceEncoder(models.FairseqEncoder):
