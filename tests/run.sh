@@ -67,7 +67,7 @@ trap stop_checks EXIT
 shell_files=()
 while IFS= read -r -d '' file; do shell_files+=("$file"); done < <(
   find . \( -name .git -o -name .venv -o -path ./work -o -path "$VASWANI_VENV" \) -prune -o \
-    -type f \( -name '*.sh' -o -name '*.sbatch' -o -path ./.ci/run \) -print0
+    -type f \( -name '*.sh' -o -name '*.sbatch' -o -path './.ci/*' \) -print0
 )
 
 cores=$(python -c 'import os; print(min(4, len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else 2)')

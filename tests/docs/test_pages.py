@@ -76,8 +76,8 @@ def test_the_site_shows_the_code_of_the_functions_that_a_page_names():
         assert isinstance(function, ast.FunctionDef) and ast.get_docstring(function) is None
 
 
-def test_the_page_of_seeds_names_files_and_commands_that_exist():
-    for quoted in re.findall(r"`([^`]+)`", (DOCS / "seeds.md").read_text(encoding="utf-8")):
+def test_the_page_of_originals_names_files_and_commands_that_exist():
+    for quoted in re.findall(r"`([^`]+)`", (DOCS / "originals.md").read_text(encoding="utf-8")):
         words = quoted.split()
         if re.match(r"[a-z_]+/", quoted):
             assert (PLUGIN / quoted).exists() or (REPO / quoted).exists(), quoted

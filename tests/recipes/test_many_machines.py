@@ -1,32 +1,91 @@
-"""Parts of a corpus on many machines: each once, in their order, whatever fails."""
+"""Parts of a corpus on many machines: as one process does them, each once, whoever dies."""
 
 import os
 import random
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from toy_bundle import SENTENCES
 
-from tests.conftest import REPO
-from tests.support.scripts import quick_environment
+from tests.conftest import REPO, fairseq_environment
+from tests.support.commands import vaswani, wait_for
+from tests.support.scripts import quick_environment, run_script
 
+RAY = REPO / "examples" / "many_machines.py"
 SLURM = REPO / "recipes" / "slurm" / "parts.sbatch"
 
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory) -> Path:
-    """Six texts of 150 lines."""
+    """Six texts of 150 lines; one of them has a line that is too long for the model."""
     rng, folder = random.Random(1), tmp_path_factory.mktemp("parts")
     words = " ".join(SENTENCES).split()
     for number in range(6):
         lines = [" ".join(rng.choices(words, k=6)) for _ in range(150)]
+        lines[7] *= 1 if number else 9
         (folder / f"{number:05}").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder
 
 
 def inodes(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_ino for path in folder.iterdir()}
+
+
+def kill_an_actor(program: int) -> bool:
+    """Kills one of the actors that Ray has started for this process."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True)
+    rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
+    below = {str(program)}
+    while more := {pid for pid, above, *_ in rows if above in below} - below:
+        below |= more
+    for pid, _, *name in rows:
+        if pid in below and name and name[0].startswith("ray::MapWorker"):
+            os.kill(int(pid), signal.SIGKILL)
+            return True
+    return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "flags"),
+    [("translate", ("--model", "{}")), ("prepare", ("--language", "en", "--codes", "{}/codes"))],
+)
+def test_ray_does_what_one_process_does(task, flags, parts, toy_bundle, tmp_path):
+    """Two actors, one of them killed at its first part; then a part is lost."""
+    pytest.importorskip("ray", reason="ray is not installed: pip install -e '.[ray]'")
+    flags = [flag.format(toy_bundle) for flag in flags]
+    output, expected, words = (tmp_path / name for name in ("out", "expected", "words"))
+    program = [*map(str, (sys.executable, RAY, task, *flags, parts, output))]
+    quiet = fairseq_environment(RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="disabled")
+
+    def run(kill: bool) -> str:
+        with (tmp_path / "log").open("w+", encoding="utf-8") as log:
+            running = subprocess.Popen(program, env=quiet, stdout=log, stderr=log)
+            begun = lambda: running.poll() is not None or output.exists()  # noqa: E731
+            wait_for(begun, 900) if kill else None
+            killed = kill_an_actor(running.pid) if kill else True
+            code, said = running.wait(900), (tmp_path / "log").read_text(encoding="utf-8")
+        assert code == 0 and killed, said[-5000:]
+        return said
+
+    run(kill=True)
+    for part in parts.iterdir():
+        if task == "translate":
+            done = vaswani(task, *flags, "--long", "split", "--cpu", part, "--output", expected)
+            assert done.code == 0, done.err
+        else:
+            prepared = ("--input", part, "--output", words)
+            run_script("data-prep/normalize_tokenize.py", *flags[:2], *prepared)
+            split = ("--input", words, "--output", expected)
+            run_script("data-prep/bpe.py", "apply", *flags[2:], *split)
+        assert (output / part.name).read_bytes() == expected.read_bytes(), part
+    (output / "00003").unlink()
+    before = inodes(output)
+    assert "6 parts, 1 of them to do" in run(kill=False)
+    assert before.items() < inodes(output).items() and (output / "00003").exists()
 
 
 def job(parts: Path, output: Path, task: int, *command: str, last: int = 2) -> int:

@@ -112,7 +112,7 @@ class SinusoidalPositions(nn.Module):
         super().__init__()
         self.max_positions, self.d_model, self.encoding = max_positions, d_model, encoding
         dtype = torch.promote_types(torch.get_default_dtype(), torch.float32)
-        table = self._rows(dtype, torch.get_default_device())
+        table = self._rows(dtype, torch.zeros(0).device)
         self.register_buffer("table", table, persistent=False)
 
     def _rows(self, dtype: torch.dtype, device: torch.device) -> Tensor:
