@@ -241,7 +241,11 @@ binarize() { # FOLDER FLAG...: FOLDER/{train,valid,test} as fairseq-preprocess b
 }
 
 train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its log is WORK/logs/train.log
-  local each=$((workers / nodes)) more=() command
+  local each=$((workers / nodes)) more=() shown=() command
+  if [[ -n ${pair-} && " $* " != *" --task "* ]]; then # each validation translates some sentences, and shows three
+    shown=(--eval-bleu --eval-bleu-sentences 200 --eval-bleu-args '{"beam": 1}' --eval-bleu-print-samples --eval-bleu-remove-bpe)
+    [[ $* == *--eval-bleu-remove-bpe* ]] || shown+=(--eval-bleu-detok moses --eval-bleu-detok-args "{\"target_lang\": \"$target\"}")
+  fi
   if is_tiny; then
     more=(--max-update 20 --max-tokens 2048 --update-freq 1)
     [[ $* == *--lr-scheduler* ]] || more+=(--warmup-updates 10)
@@ -251,7 +255,7 @@ train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its l
   if [[ -n $minutes ]]; then more+=(--stop-time-hours "$(awk -v minutes="$minutes" 'BEGIN { print minutes / 60 }')"); fi
   if ((node_rank == 0)) && [[ -n $is_new && -d $work/checkpoints ]]; then mv "$work/checkpoints" "$work/checkpoints.$(date +%s)"; fi
   command=(fairseq-train "$work/data-bin" --user-dir "$plugin" --save-dir "$work/checkpoints"
-    --no-progress-bar --log-format json --log-interval 10 ${cpu:+--cpu} "$@" ${more[@]+"${more[@]}"})
+    --no-progress-bar --log-format json --log-interval 10 ${cpu:+--cpu} ${shown[@]+"${shown[@]}"} "$@" ${more[@]+"${more[@]}"})
   if ((gpus == 0)) && [[ -z $float32 && " ${command[*]} " =~ \ vaswani_(base|big)\  && ! " ${command[*]} " =~ \ --(amp|bf16|fp16)\  ]] &&
     grep -qs ' amx_bf16' /proc/cpuinfo; then
     command+=(--amp) && say "products in bfloat16 (--amp), which is faster here; --float32 trains without" 2>&3

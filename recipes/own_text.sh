@@ -65,9 +65,9 @@ else
 fi
 step pieces every raw pieces python "$prep/wordpiece.py" apply --model "$model"
 step binarize binarize "$work/pieces" --dictionary "$dictionary"
-bleu=(--eval-bleu-remove-bpe sentencepiece) # of words; of pieces where text has no spaces between words
-if [[ -z $dry_run ]] && (($(grep -c '[^ ] [^ ]' "$work/raw/train.$target") * 2 < pairs)); then bleu=(--eval-tokenized-bleu); fi
-step train train "${training[@]}" --eval-bleu "${bleu[@]}" --eval-bleu-args '{"beam": 1}' --eval-bleu-print-samples \
+bleu=sentencepiece # undone for BLEU, but where text has no spaces between words
+if [[ -z $dry_run ]] && (($(grep -c '[^ ] [^ ]' "$work/raw/train.$target") * 2 < pairs)); then bleu=--eval-tokenized-bleu; fi
+step train train "${training[@]}" --eval-bleu-sentences 500 --eval-bleu-remove-bpe $bleu \
   --best-checkpoint-metric bleu --maximize-best-checkpoint-metric \
   --patience $patience --keep-best-checkpoints 5 --no-epoch-checkpoints \
   --save-interval 1000000 --validate-interval 1000000 --keep-interval-updates 1 \

@@ -25,7 +25,7 @@ step learn-bpe python "$prep/bpe.py" learn --operations 1500 \
 step bpe every tok bpe python "$prep/bpe.py" apply --codes "$work/codes"
 step binarize binarize "$work/bpe"
 step train train --arch "$(or_tiny vaswani_tiny vaswani_debug)" --encoder-layers 2 --decoder-layers 2 \
-  --max-tokens 1024 --max-update 1200 --warmup-updates 300 --lr-factor 0.8 --initial-weights own --keep-last-epochs 5
+  --max-tokens 1024 --max-update 1200 --warmup-updates 300 --lr-factor 0.8 --initial-weights own --validate-interval 4 --keep-last-epochs 5
 step average average --last 5
 step translate translate --remove-bpe
 step score score moses --language de

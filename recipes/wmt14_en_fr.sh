@@ -52,7 +52,7 @@ step binarize binarize "$work/pieces" --dictionary "$work/dictionary"
 updates=100000 interval=1500 last=5
 if [[ $arch == *_big* ]]; then updates=300000 interval=600 last=20; fi
 step train train --arch "$(or_tiny "$arch" vaswani_debug)" --max-tokens 4096 --real-tokens "$(or_tiny 3125 500)" \
-  --update-freq $((8 / workers)) --max-update "$updates" --no-epoch-checkpoints \
+  --eval-bleu-remove-bpe sentencepiece --update-freq $((8 / workers)) --max-update "$updates" --no-epoch-checkpoints \
   --save-interval-updates "$(or_tiny $interval 4)" --keep-interval-updates "$last"
 step average average --last-updates $last
 step translate translate

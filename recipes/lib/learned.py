@@ -90,7 +90,8 @@ def advice(work: Path, training: TrainingRun) -> list[str]:
     """What would help next, in sentences: by the curves, the test set's pieces and its lengths."""
     lines, points = [], [point for point in training.valid if "loss" in point]
     scores = [point.get("bleu", -point["loss"]) for point in points]
-    improving = bool(scores) and scores[-1] == max(scores)
+    # of at most three: they scatter
+    improving = bool(scores) and max(scores) in scores[-1 - min(2, len(scores) // 4) :]
     if improving:
         command = f"the same command with --continue {2 * training.updates} goes on"
         lines.append(f"Validation was still getting better: {command} (without --minutes).")

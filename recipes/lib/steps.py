@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tqdm import tqdm  # noqa: E402
+from tqdm.utils import disp_trim  # noqa: E402
 
 from vaswani_plugin.errors import UserError  # noqa: E402
 from vaswani_plugin.files.lines import read_lines  # noqa: E402
@@ -51,11 +52,9 @@ def progress(log: str) -> None:
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(each, signal.SIG_IGN)  # fairseq-train ends first, and saves
     os.nice(10)  # it also comes first
-    path, terminal = Path(log), sys.stderr.isatty()
-    width = (os.get_terminal_size(2).columns or 80) if terminal else None
+    path, terminal = Path(log), sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     picture = path.parents[1] / f"{path.stem.replace('train', 'curves')}.png"
-    shape = "{percentage:3.0f}% {bar} {desc}"
-    bar = tqdm(disable=not terminal, bar_format=shape, dynamic_ncols=True)
+    bar = tqdm(disable=not terminal, bar_format="{bar} {desc}", dynamic_ncols=True)
     total, hours, before, valid = 0, 0.0, 0.0, ""
     first, shown, free, samples, undrawn = None, -math.inf, 0.0, [], False
     for line in sys.stdin:
@@ -80,14 +79,16 @@ def progress(log: str) -> None:
         elif match[1] == "valid":
             best = next((key for key in record if key.startswith("valid_best_")), "valid_loss")
             is_best = record[best] == record[best.replace("best_", "")]  # of all starts
-            valid, undrawn = f", validation {record['valid_loss']}", True
+            valid, undrawn = f", valid {record['valid_loss']}", True
             text = f"update {int(record['valid_num_updates']):,}: validation loss "
             text += f"{record['valid_loss']}, perplexity {record['valid_ppl']}"
             for key, name in (("bleu", "BLEU"), ("chrf", "chrF")):
                 text += f", {name} {record[f'valid_{key}']}" if f"valid_{key}" in record else ""
-            text += ", the best so far" if is_best else f", best: {record[best]}"
-            lines = [each[:width] for each in (text, *samples[:-1])]
-            tqdm.write("\n".join(lines), file=sys.stderr)
+            kind = best.rpartition("_")[2].replace("bleu", "BLEU")
+            text += f", the best {kind} so far" if is_best else f", best {kind}: {record[best]}"
+            if terminal and (width := os.get_terminal_size(2).columns):  # 0: it doesn't know
+                samples = [disp_trim(sample, width) for sample in samples]
+            tqdm.write("\n".join([text, *samples[:-1]]), file=sys.stderr)
             samples = []
             if now > free:
                 is_drawn, undrawn = draw_curves(path, picture), False
@@ -101,8 +102,8 @@ def progress(log: str) -> None:
             left = (total - done) * pace
             if hours:
                 left = max(0, min(left, 3600 * hours - before - wall))
-            text = f"{done:,}/{total:,} updates, at most {math.ceil(left / 60):,} min left, "
-            text += f"{float(record['wps']):,.0f} tokens/s, loss {record['loss']}{valid}"
+            text = f"{done:,}/{total:,}, ≤ {math.ceil(left / 60):,} min left, loss {record['loss']}"
+            text += f"{valid}, {float(record['wps']):,.0f} tokens/s"
             bar.n = done
             bar.set_description_str(text)
             if not terminal and now - shown > 30:
@@ -114,12 +115,13 @@ def progress(log: str) -> None:
 
 
 def draw_curves(log: Path, picture: Path) -> bool:
-    """Draw loss, BLEU and chrF so far; where that fails, say so: a training goes on."""
+    """Draw the loss, and scores or perplexity; where that fails, say so: a training goes on."""
     from vaswani_plugin.figures.curves import draw, read_run  # for a second
 
     try:
-        run = read_run(log, None, ["loss", "bleu", "chrf"])
-        draw([run], list(dict.fromkeys(key.split()[-1] for key in run["series"])), picture)
+        run = read_run(log, None, ["loss", "ppl", "bleu", "chrf"])
+        names = dict.fromkeys(key.split()[-1] for key in run["series"])
+        draw([run], [name for name in names if name != "ppl" or "bleu" not in names], picture)
     except (OSError, UserError) as error:
         print(f"{picture}: not drawn: {error}", file=sys.stderr)
         return False

@@ -51,7 +51,10 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", pages(), ids=name_of)
 def test_links_and_pictures_exist(page):
-    generated = {DOCS / name for name in PAGES}
+    """The site has no other files than those of docs, and its menu has all its pages."""
+    generated, of_site = {DOCS / name for name in PAGES}, DOCS in page.parents
+    if of_site:
+        assert f"{page.relative_to(DOCS)}\n" in (REPO / "mkdocs.yml").read_text(encoding="utf-8")
     for link in _LINK.findall(without_fences(page.read_text(encoding="utf-8"))):
         if link.startswith("https://"):
             continue
@@ -60,7 +63,8 @@ def test_links_and_pictures_exist(page):
         if path in generated:
             assert page not in (README, DOCS / "index.md"), f"{link} exists in the built site only"
             continue
-        assert path.exists(), f"{name_of(page)}: {link}"
+        on_site = DOCS in path.parents or path.suffix == ".py"
+        assert path.exists() and (on_site or not of_site), f"{name_of(page)}: {link}"
         if anchor and path.suffix == ".md":
             assert anchor in anchors(path), f"{name_of(page)}: {link}"
 

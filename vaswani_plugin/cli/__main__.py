@@ -67,7 +67,10 @@ def main(argv: list[str] | None = None) -> int:
         print(PROGRAM, __version__)
         return 0
     if not is_help and name not in COMMANDS:
-        print(f"{PROGRAM}: error: {_unknown(name)}" if argv else overview(), file=sys.stderr)
+        close = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"{name!r}: did you mean {close[0]!r}?" if close else f"{name!r}:"
+        error = f"{PROGRAM}: error: unknown command {hint} The commands are {', '.join(COMMANDS)}"
+        print(error if argv else overview(), file=sys.stderr)
         return 2
 
     def work() -> None:
@@ -88,12 +91,6 @@ def main(argv: list[str] | None = None) -> int:
             raise UserError(NEEDS_FAIRSEQ) from error
 
     return exit_code(work, f"{PROGRAM} {name}")
-
-
-def _unknown(name: str) -> str:
-    close = difflib.get_close_matches(name, COMMANDS, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"unknown command {name!r}: {hint}The commands are {', '.join(COMMANDS)}"
 
 
 if __name__ == "__main__":

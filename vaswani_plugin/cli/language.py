@@ -281,7 +281,9 @@ def summarize(
     def shown(number: int, summary: "Summary") -> list[str]:
         nonlocal total, cut
         total, cut = number, cut + (summary.read_tokens < summary.article_tokens)
-        return [_summary_as_json(number, summary) if format == "json" else summary.text]
+        entry = {"line": number, **vars(summary)}
+        entry |= {"summary": entry.pop("text")}
+        return [json.dumps(entry) if format == "json" else summary.text]
 
     write_results(lines, output, summaries, shown)
     if cut:
@@ -290,11 +292,6 @@ def summarize(
             f"of those the first {summarizer.article_tokens} units were read",
             file=sys.stderr,
         )
-
-
-def _summary_as_json(number: int, summary: "Summary") -> str:
-    entry = {"line": number, **vars(summary)}
-    return json.dumps(entry | {"summary": entry.pop("text")})
 
 
 def parse(

@@ -115,7 +115,11 @@ def draw(runs: list[Run], names: list[str], path: Path) -> None:
         panel.set_xlabel("updates")
         panel.set_title(SERIES[name][0], fontsize=10)
         if name == "ppl":
+            from matplotlib.ticker import LogFormatter
+
             panel.set_yscale("log")
+            panel.yaxis.set_major_formatter(LogFormatter())  # 600, not 6 x 10^2
+            panel.yaxis.set_minor_formatter(LogFormatter())
         panel.grid(alpha=0.3)
         if len(panel.lines) > 1 or (panel.lines and len(runs) > 1):
             panel.legend(fontsize=8)

@@ -210,18 +210,25 @@ def test_amp_on_a_cpu_learns_as_float32_does(toy_data_bin, tmp_path):
     assert amp.losses != float32.losses
 
 
-def test_the_scores_of_a_validation(monkeypatch, caplog):
+@pytest.mark.parametrize(("sentences", "chosen"), [(0, [0, 1, 2]), (2, [0, 2]), (9, [0, 1, 2])])
+def test_the_scores_of_a_validation(sentences, chosen, monkeypatch, caplog):
     """--eval-bleu: of all batches together, and 0 where the model writes nothing at all."""
-    task = make_translation_task(SYMBOLS, eval_bleu=True, eval_bleu_print_samples=True)
+    options = {"eval_bleu": True, "eval_bleu_print_samples": True, "train_subset": "train"}
+    task = make_translation_task(SYMBOLS, **options, eval_bleu_sentences=sentences)
     task.tokenizer = task.sequence_generator = None
+    task.datasets = {"train": range(99), "valid": range(3)}
     targets = [[4, 5], [4, 5, 6, 7, 8, 10], [4, 5, 6, 7]]
     outputs = [torch.tensor([*row, 2]) for row in ([], [4, 5, 6, 7, 8, 9], targets[2])]
     hypotheses, references = (
         [*map(task.tgt_dict.string, rows)] for rows in (outputs, map(torch.tensor, targets))
     )
-    monkeypatch.setattr(
-        task, "inference_step", lambda *args: [[{"tokens": outputs[n]}] for n in args[2]["id"]]
-    )
+    rows = {tuple(row): output for row, output in zip(targets, outputs, strict=True)}
+
+    def search(_, models, sample):
+        sources = sample["net_input"]["src_tokens"].tolist()
+        return [[{"tokens": rows[tuple(n for n in row if n > 2)]}] for row in sources]
+
+    monkeypatch.setattr(task, "inference_step", search)
     losses = {"loss": 1.0, "ntokens": 3, "nsentences": 1, "sample_size": 3}
 
     def logged(*batches: slice) -> tuple[float, float]:
@@ -237,7 +244,8 @@ def test_the_scores_of_a_validation(monkeypatch, caplog):
     assert logged(slice(0, 1)) == (0, 0)
     caplog.clear()
     with caplog.at_level("INFO", "sample"):
-        scores = logged(slice(0, 1), slice(1, 3))
+        scores = logged(slice(0, 1), slice(1, 2), slice(2, 3))
+    hypotheses, references = ([lines[n] for n in chosen] for lines in (hypotheses, references))
     kinds = (BLEU(force=True), CHRF())
     expected = [kind.corpus_score(hypotheses, [references]).score for kind in kinds]
     assert [*scores] == [round(score, 2) for score in expected] and min(scores) > 10

@@ -51,6 +51,9 @@ class VaswaniTranslationConfig(TranslationConfig):
         "source and target averaged, padding left out (the paper: 25,000 an update, so 3125 with 8 "
         "batches to an update); 0 leaves --max-tokens as it is",
     )
+    eval_bleu_sentences: int = option(
+        0, "with --eval-bleu: translate so many sentences of the validation set (0: all of it)"
+    )
     decoding_is_complete: bool = option(False, argparse.SUPPRESS)
     """Whether every generation option is final (the parser's are), or fairseq's default is none."""
 
@@ -117,7 +120,8 @@ class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, T
     def _inference_with_bleu(self, generator: Any, sample: dict[str, Any], model: Any) -> BLEUScore:
         """fairseq's BLEU of a batch; chrF's counts stay in `_chrf_counts`.
 
-        --eval-bleu-print-samples logs the first three sentences of the set, instead of one a batch.
+        Of --eval-bleu-sentences N those are translated that stand evenly in the set, and
+        --eval-bleu-print-samples logs the first three of these, instead of one a batch.
         """
 
         def text(tokens: torch.Tensor, unknown: str, dictionary: Any = self.tgt_dict) -> str:
@@ -125,17 +129,23 @@ class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, T
             words = dictionary.string(real, self.cfg.eval_bleu_remove_bpe, unk_string=unknown)
             return self.tokenizer.decode(words) if self.tokenizer else words
 
-        hypotheses = self.inference_step(generator, [model], sample)
+        size = max(len(d) for name, d in self.datasets.items() if name != self.cfg.train_subset)
+        wanted = min(self.cfg.eval_bleu_sentences or size, size)
+        places = sample["id"] * wanted
+        rows = places % size < wanted
+        self._chrf_counts = [0.0] * (3 * CHRF.CHAR_ORDER)
+        if not rows.any():  # several workers need the same names of sums
+            return BLEU.compute_bleu([0] * EVAL_BLEU_ORDER, [0] * EVAL_BLEU_ORDER, 0, 0)
+        inputs = {name: tensor[rows] for name, tensor in sample["net_input"].items()}
+        hypotheses = self.inference_step(generator, [model], {**sample, "net_input": inputs})
         # as in fairseq's, an unknown word of the reference matches nothing
         outputs = [text(best["tokens"], "UNKNOWNTOKENINHYP") for best, *_ in hypotheses]
-        references = [text(row, "UNKNOWNTOKENINREF") for row in sample["target"]]
+        references = [text(row, "UNKNOWNTOKENINREF") for row in sample["target"][rows]]
         if self.cfg.eval_bleu_print_samples:
-            sources = sample["net_input"]["src_tokens"]
-            for row, number in enumerate(sample["id"].tolist()):
-                if number < 3:
-                    shown = {"source": text(sources[row], "<unk>", self.src_dict)}
-                    shown |= {"translation": outputs[row], "reference": references[row]}
-                    sample_logger.info(json.dumps(shown, ensure_ascii=False))
+            for row in (places[rows] < 3 * size).nonzero().flatten().tolist():
+                shown = {"source": text(inputs["src_tokens"][row], "<unk>", self.src_dict)}
+                shown |= {"translation": outputs[row], "reference": references[row]}
+                sample_logger.info(json.dumps(shown, ensure_ascii=False))
         counts = CHRF()._extract_corpus_statistics(outputs, [references])  # no public name
         self._chrf_counts = np.sum(counts, axis=0).tolist()
         tokenize = "none" if self.cfg.eval_tokenized_bleu else "13a"
@@ -143,18 +153,17 @@ class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, T
 
     def reduce_metrics(self, logging_outputs: list[dict[str, Any]], criterion: Any) -> None:
         """See fairseq's task, which leaves batches out of --eval-bleu where nothing is written."""
-        if any("_bleu_sys_len" in output for output in logging_outputs):
+        if any("_chrf_0" in output for output in logging_outputs):
             metrics.log_derived("bleu", _bleu)
+            metrics.log_derived("chrf", lambda m: round(CHRF()._compute_f_score(m["_chrf"].sum), 2))
             if not any(output.get("_bleu_totals_0") for output in logging_outputs):
                 for name in ("counts", "totals"):
                     metrics.log_scalar(f"_bleu_{name}", np.zeros(EVAL_BLEU_ORDER))
                 for name in ("_bleu_sys_len", "_bleu_ref_len"):
                     metrics.log_scalar(name, sum(out.get(name, 0) for out in logging_outputs))
-        if any("_chrf_0" in output for output in logging_outputs):
             names = [f"_chrf_{n}" for n in range(3 * CHRF.CHAR_ORDER)]
             sums = [float(sum(out.get(name, 0) for out in logging_outputs)) for name in names]
             metrics.log_scalar("_chrf", np.array(sums))
-            metrics.log_derived("chrf", _chrf)
         super().reduce_metrics(logging_outputs, criterion)
 
     def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, **choose):
@@ -220,11 +229,6 @@ def _bleu(meters: Mapping[str, Any]) -> float:
     sums = {key: meters[f"_bleu_{name}"].sum for key, name in names.items()}
     lengths = {key: int(sums[key]) for key in ("sys_len", "ref_len")}
     return round(BLEU.compute_bleu(**{**sums, **lengths}, smooth_method="exp").score, 2)
-
-
-def _chrf(meters: Mapping[str, Any]) -> float:
-    """chrF of the counts of a validation so far."""
-    return round(CHRF()._compute_f_score(meters["_chrf"].sum), 2)
 
 
 @dataclass
