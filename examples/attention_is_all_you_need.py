@@ -50,7 +50,6 @@ def show(image, x="", y="", meaning="", **options):
     axes.set(xlabel=x, ylabel=y)
     figure.colorbar(drawn, label=meaning)
     plt.show()
-    return axes
 
 
 def show_code(*names):
@@ -372,9 +371,10 @@ plt.show()
 # %% [markdown]
 # ## 5.4 Label smoothing
 #
-# The gold token gets probability $1 - \epsilon$, and each of the other V - 1 tokens $\epsilon / (V
-# - 1)$, as in the authors' code. The loss is the cross-entropy with this distribution. It "hurts
-# perplexity, as the model learns to be more unsure": past a point, more confidence costs.
+# The gold token gets probability $1 - \epsilon$, and each of the other V - 1 tokens
+# $\epsilon / (V - 1)$, as in the authors' code. The loss is the cross-entropy with this
+# distribution. It "hurts perplexity, as the model learns to be more unsure": past a point, more
+# confidence costs.
 
 # %%
 from vaswani_plugin.modules.loss import label_smoothed_cross_entropy, smoothing_weights

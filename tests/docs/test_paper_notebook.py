@@ -73,4 +73,6 @@ def test_the_notebook_is_made_from_the_script():
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in code] == [*range(1, len(code) + 1)]
     assert sum("image/png" in str(cell["outputs"]) for cell in code) >= 9
-    assert not re.search(r"/home/|/tmp/|/root/", NOTEBOOK.read_text(encoding="utf-8"))
+    assert not re.search(r"/home/|/tmp/|/root/|<Axes", NOTEBOOK.read_text(encoding="utf-8"))
+    lines = [line for kind, text in made if kind == "markdown" for line in text.split("\n")]
+    assert not [line for line in lines if line.count("$") % 2], "a formula goes over a line's end"
