@@ -67,6 +67,9 @@ def progress(log: str) -> None:
             with suppress(UserError):  # a fine-tuning has no curves yet
                 points = chain(*read_curves(read_lines(path, True), log).values())
                 before = max(point.get("seconds", 0) for point in points)
+        if "early stop since" in line:
+            text = f"ends early: {line.strip().rpartition('early stop since ')[2]}"
+            tqdm.write(text, file=sys.stderr)
         if not (match := RECORD.search(line.rstrip())):
             continue
         record, now = json.loads(match[2]), time.monotonic()
@@ -77,15 +80,15 @@ def progress(log: str) -> None:
                 samples.append(f"  {key:12} {UNKNOWN.sub('<unk>', text)}")
             samples.append("")
         elif match[1] == "valid":
-            best = next((key for key in record if key.startswith("valid_best_")), "valid_loss")
-            is_best = record[best] == record[best.replace("best_", "")]  # of all starts
             valid, undrawn = f", valid {record['valid_loss']}", True
             text = f"update {int(record['valid_num_updates']):,}: validation loss "
             text += f"{record['valid_loss']}, perplexity {record['valid_ppl']}"
             for key, name in (("bleu", "BLEU"), ("chrf", "chrF")):
                 text += f", {name} {record[f'valid_{key}']}" if f"valid_{key}" in record else ""
-            kind = best.rpartition("_")[2].replace("bleu", "BLEU")
-            text += f", the best {kind} so far" if is_best else f", best {kind}: {record[best]}"
+            for best in [key for key in record if key.startswith("valid_best_")]:  # of all starts
+                kind = best.rpartition("_")[2].replace("bleu", "BLEU")
+                is_best = record[best] == record[best.replace("best_", "")]
+                text += f", the best {kind} so far" if is_best else f", best {kind}: {record[best]}"
             if terminal and (width := os.get_terminal_size(2).columns):  # 0: it doesn't know
                 samples = [disp_trim(sample, width) for sample in samples]
             tqdm.write("\n".join([text, *samples[:-1]]), file=sys.stderr)

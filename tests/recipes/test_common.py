@@ -438,6 +438,7 @@ def test_a_training_is_shown(columns, term, tmp_path):
         if update > 2:
             long = '"source": "▁Wo ?", "translation": "UNKNOWNTOKENINHYP ' + "0" * 99 + '"'
             lines += [record("sample", long), record("valid", valid.format(99 - update, update))]
+    lines.append("| early stop since valid performance hasn't improved for last 8 runs\n")
     log.parent.mkdir()
     log.write_text(record("train_inner", inner.format(9, 1, 180)))
     reader, writer = os.openpty() if columns else os.pipe()
@@ -457,6 +458,7 @@ def test_a_training_is_shown(columns, term, tmp_path):
     expected += ["update 3: validation loss 5, perplexity 32, BLEU 96, the best BLEU so far"]
     expected += ["source       Wo?", f"translation  <unk> {'0' * (39 if has_bar else 99)}"]
     expected += ["update 102: validation loss 5, perplexity 32, BLEU -3, best BLEU: 96"]
+    expected += ["ends early: valid performance hasn't improved for last 8 runs"]
     assert [line for line in expected if line not in lines] == []
     assert ("102/1,200, ≤ 9 min left, loss 9, valid 5, 9 tokens/s" in lines) is has_bar
 
