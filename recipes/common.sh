@@ -129,7 +129,7 @@ ended() { # says where a step failed or was stopped, and why
   local status=$?
   if [[ -z $current ]]; then return; fi
   if ((status == 75 || status == 130)) || [[ -n $stopped && $status -gt 128 ]]; then
-    say "stopped in step $current; the same command goes on there" 2>&3 && return
+    say "stopped in step $current; the same command goes on there$(! is_training "$current" || echo ', with --finish it takes what is saved')" 2>&3 && return
   fi
   tail -n 3 "$log" | cut -c 1-300 >&3
   say "error: step $current ended with exit code $status (all it said: $log); the same command goes on there" 2>&3

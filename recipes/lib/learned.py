@@ -13,7 +13,7 @@ from vaswani_plugin import Translator
 from vaswani_plugin.files.lines import read_lines
 from vaswani_plugin.metrics.bleu import corpus_score, sacrebleu_metric, tokenizer_of
 from vaswani_plugin.text.binary import read_numbers
-from vaswani_plugin.text.dictionary import UNK
+from vaswani_plugin.text.dictionary import UNK, Dictionary, dictionary_name
 from vaswani_plugin.text.training_log import TrainingRun
 
 PAIRS = 200
@@ -106,14 +106,19 @@ def advice(work: Path, training: TrainingRun) -> list[str]:
     for path in (work / "data-bin").glob("test.*-*.*.idx"):
         _, pair, language, _ = path.name.split(".")
         if pair.startswith(f"{language}-"):
-            (_, trained), (pieces, lengths) = (
+            (trained, before), (pieces, lengths) = (
                 read_numbers(path.with_name(f"{split}.{pair}.{language}"))
                 for split in ("train", "test")
             )
-            longest = np.quantile(trained, 0.99)
-            unknown, long = np.mean(pieces == UNK), np.mean(lengths > longest)
-            if unknown > 0.005:
-                lines.append(f"{unknown:.1%} of the test sources' pieces are unknown: {SUCH_TEXT}.")
+            longest = np.quantile(before, 0.99)
+            long = np.mean(lengths > longest)
+            words = Dictionary.load(path.with_name(dictionary_name(language))).symbols
+            # sentencepiece writes an unknown letter as its bytes
+            strange = [n for n, word in enumerate(words) if n == UNK or word.startswith("<0x")]
+            unknown = np.isin(pieces, strange).mean()
+            if unknown > np.isin(trained, strange).mean() + 0.005:
+                said = f"{unknown:.1%} of the test sources' pieces are unknown"
+                lines.append(f"{said}, or bytes of unknown letters: {SUCH_TEXT}.")
             if long > 0.05:
                 lines.append(
                     f"{long:.0%} of the test sources are longer than 99% of those in training "

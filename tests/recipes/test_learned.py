@@ -68,6 +68,7 @@ def test_a_model_that_ignores_its_sources_has_one_loss(work):
         (2.2, (4.0, 3.0, 2.0, 2.1), "a b", ["Validation was still getting better: "]),
         (2.2, (2.0, 2.5), "a b a b", ["The loss is 2.20", "100% of the test sources are longer"]),
         (2.2, (2.0, 2.5), "a c", ["The loss is 2.20", "33.3% of the test sources' pieces"]),
+        (2.2, (2.0, 2.5), "a <0xCE>", ["The loss is 2.20", "33.3% of the test sources' pieces"]),
     ],
 )
 def test_what_would_help_next(tmp_path, train, valid, test, said):
@@ -75,9 +76,10 @@ def test_what_would_help_next(tmp_path, train, valid, test, said):
     curves = [{"loss": train}], [{"loss": loss} for loss in valid]
     training = TrainingRun("vaswani_tiny", 9, 40, 1.0, 1.0, 1.0, *curves)
     (tmp_path / "data-bin").mkdir()
+    rows = [("a", 1), ("b", 1), ("<0xCE>", 1)]
+    (tmp_path / "data-bin" / "dict.en.txt").write_text("".join(f"{w} {n}\n" for w, n in rows))
     for name, text in (("train", "a b\n" * 9), ("test", f"{test}\n")):
         (tmp_path / name).write_text(text)
-        prefix = tmp_path / "data-bin" / f"{name}.en-pt-BR.en"
-        binarize(str(tmp_path / name), prefix, [("a", 1), ("b", 1)], 1)
+        binarize(str(tmp_path / name), tmp_path / "data-bin" / f"{name}.en-pt-BR.en", rows, 1)
     found = learned.advice(tmp_path, training)
     assert [line[: len(start)] for line, start in zip(found, said, strict=True)] == said

@@ -122,7 +122,7 @@ def test_translation(name, tmp_path):
     done = run_recipe(name, work, *args)
     result = result_of(work)
     assert result["recipe"] == name and 0 <= result["bleu"]["tokenized"] <= 100
-    assert "tokenized BLEU" in done.stdout and "at most" in done.stderr
+    assert "tokenized BLEU" in done.stdout and "min left" in done.stderr
     if name == "own_text":
         assert "still getting better: the same command with --continue 40 goes on" in done.stdout
         assert done.stdout.split("\n")[-2].startswith("Warning: the translations")
@@ -145,6 +145,7 @@ def test_quickstart(tmp_path):
     assert expected.items() <= result.items()
     assert done.stdout.count("  source  ") == done.stdout.count("  reference  ") == 10
     assert "BLEU" in done.stdout and (work / "attention.png").stat().st_size > 1000
+    assert ", chrF " in done.stderr and done.stderr.count("  reference  ") % 3 == 0
     lines = toy_lines("en-de/test.en", 10)
     assert [line in done.stdout for line in lines] == [True] * 10
     # The score is that of the bundle's own translations.
