@@ -6,42 +6,32 @@ Both validate; they take turns, on a terminal of 80 columns. Prints CPU and wall
 """
 
 import json
-import os
 import shlex
 import sys
 import tempfile
+from pathlib import Path
 
-from measurement import ROOT, measure
+from measurement import ROOT, Measurement, measure
 from training import machine, spread
 
-SCORES = ["--eval-bleu", "--eval-bleu-args", '{"beam": 1}', "--eval-bleu-print-samples"]
-TRAIN = ["fairseq-train", "--user-dir", str(ROOT / "vaswani_plugin"), "--cpu", "--no-save"]
-TRAIN += ["--no-progress-bar", "--log-format", "json", "--log-interval", "10"]
+SCORES = "--eval-bleu --eval-bleu-args '{\"beam\": 1}' --eval-bleu-print-samples"
+TRAIN = f"fairseq-train --user-dir {ROOT / 'vaswani_plugin'} --cpu --no-progress-bar --no-save"
 data, rounds, *flags = sys.argv[1:]
-seconds: dict[str, list[dict[str, float]]] = {"without": [], "with": []}
+runs: dict[str, list[Measurement]] = {"without": [], "with": []}
 with tempfile.TemporaryDirectory() as work:
-    log, steps = f"{work}/logs/train.log", str(ROOT / "recipes" / "lib" / "steps.py")
-    os.mkdir(f"{work}/logs")
+    log = Path(work) / "logs" / "train.log"
+    log.parent.mkdir()
+    train = f"{TRAIN} --save-dir {work} --log-format json --log-interval 10 {shlex.join([data])}"
+    shown = f"{SCORES} | python {ROOT / 'recipes' / 'lib' / 'steps.py'} progress {log}"
     for number in range(int(rounds)):
-        for kind in sorted(seconds, reverse=number % 2 == 0):  # each is the first as often
-            scores, shown = (
-                (SCORES, f"| python {steps} progress {log}") if kind == "with" else ([], "")
-            )
-            command = shlex.join([*TRAIN, "--save-dir", work, data, *scores, *flags])
-            command = f"set -o pipefail; stty cols 80; {command} {shown} >{log}"
-            used = measure(["script", "-qec", shlex.join(["bash", "-c", command]), "/dev/null"])
-            seconds[kind].append({"cpu": used.cpu, "wall": used.wall})
-            print(number, kind, used, file=sys.stderr)
-result = {
-    f"{kind} {key}": spread(each[key] for each in runs)
-    for kind, runs in seconds.items()
-    for key in ("cpu", "wall")
-}
+        for kind in sorted(runs, reverse=number % 2 == 0):  # each is the first as often
+            command = f"{train} {shlex.join(flags)} {shown if kind == 'with' else ''} >{log}"
+            bash = ["bash", "-o", "pipefail", "-c", f"stty cols 80; {command}"]
+            runs[kind].append(measure(["script", "-qec", shlex.join(bash), "/dev/null"]))
+            print(number, kind, runs[kind][-1], file=sys.stderr)
+found = {"machine": machine("cpu"), "flags": flags, "runs": runs}
 for key in ("cpu", "wall"):
-    pairs = zip(seconds["with"], seconds["without"], strict=True)
-    result[f"{key}, with / without"] = spread(a[key] / b[key] for a, b in pairs)
-print(
-    json.dumps(
-        {"machine": machine("cpu"), "flags": flags, "seconds": result, "runs": seconds}, indent=1
-    )
-)
+    seconds = {kind: [vars(run)[key] for run in each] for kind, each in runs.items()}
+    shares = [a / b for a, b in zip(seconds["with"], seconds["without"], strict=True)]
+    found[key] = {kind: spread(each) for kind, each in (seconds | {"share": shares}).items()}
+print(json.dumps(found, indent=1, default=vars))
