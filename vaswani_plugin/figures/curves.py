@@ -17,8 +17,7 @@ SERIES = {
     "gnorm": ("gradient norm", None),
     "bleu": ("BLEU", max),
     "chrf": ("chrF", max),
-}
-"""By field of fairseq's statistics: label of its axis, which value is best."""
+}  # by field of fairseq's statistics: label of its axis, which value is best
 
 OF_VALIDATION = ("loss", "ppl", "bleu", "chrf")  # not its speed or learning rate
 LOGS = (LOG_OF_RECIPE, "logs/train*.log", "train.log", "*/train.log", "trainings/*/train.log")
@@ -118,8 +117,8 @@ def draw(runs: list[Run], names: list[str], path: Path) -> None:
             from matplotlib.ticker import LogFormatter
 
             panel.set_yscale("log")
-            panel.yaxis.set_major_formatter(LogFormatter())  # 600, not 6 x 10^2
-            panel.yaxis.set_minor_formatter(LogFormatter())
+            panel.yaxis.set_major_formatter(LogFormatter())
+            panel.yaxis.set_minor_formatter(LogFormatter())  # 600, not 6 x 10^2
         panel.grid(alpha=0.3)
         if len(panel.lines) > 1 or (panel.lines and len(runs) > 1):
             panel.legend(fontsize=8)

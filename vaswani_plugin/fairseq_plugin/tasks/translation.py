@@ -131,8 +131,7 @@ class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, T
 
         size = max(len(d) for name, d in self.datasets.items() if name != self.cfg.train_subset)
         wanted = min(self.cfg.eval_bleu_sentences or size, size)
-        places = sample["id"] * wanted
-        rows = places % size < wanted
+        rows = sample["id"] * wanted % size < wanted
         self._chrf_counts = [0.0] * (3 * CHRF.CHAR_ORDER)
         if not rows.any():  # several workers need the same names of sums
             return BLEU.compute_bleu([0] * EVAL_BLEU_ORDER, [0] * EVAL_BLEU_ORDER, 0, 0)
@@ -142,7 +141,7 @@ class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, T
         outputs = [text(best["tokens"], "UNKNOWNTOKENINHYP") for best, *_ in hypotheses]
         references = [text(row, "UNKNOWNTOKENINREF") for row in sample["target"][rows]]
         if self.cfg.eval_bleu_print_samples:
-            for row in (places[rows] < 3 * size).nonzero().flatten().tolist():
+            for row in (sample["id"][rows] * wanted < 3 * size).nonzero().flatten().tolist():
                 shown = {"source": text(inputs["src_tokens"][row], "<unk>", self.src_dict)}
                 shown |= {"translation": outputs[row], "reference": references[row]}
                 sample_logger.info(json.dumps(shown, ensure_ascii=False))
