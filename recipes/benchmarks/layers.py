@@ -32,13 +32,16 @@ def make_layers(d: int, k: int, r: int) -> dict[str, Callable[[Tensor], Tensor]]
     """The layers of Table 1 without projections, by name and formula."""
     lstm, convolution = nn.LSTM(d, d, batch_first=True), nn.Conv1d(d, d, k, padding="same")
     window = neighbourhood(r)
+
+    def restricted(x: Tensor) -> Tensor:
+        heads = x[:, None]
+        return restricted_attention(heads, heads, heads, window, 0.0, d**-0.5)
+
     return {
         "self-attention (Eq. 1): n^2 d": lambda x: scaled_dot_product_attention(x, x, x)[0],
         "recurrent (LSTM): n d^2": lambda x: lstm(x)[0],
         "convolutional: k n d^2": lambda x: convolution(x.transpose(1, 2)),
-        "restricted, in blocks: r n d": lambda x: restricted_attention(
-            *(x[:, None],) * 3, window, 0.0, d**-0.5
-        ),
+        "restricted, in blocks: r n d": restricted,
     }
 
 

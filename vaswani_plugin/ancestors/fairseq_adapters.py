@@ -64,10 +64,7 @@ class LSTMDecoder(recurrent.TargetReader, _common.CausalDecoder):
         features_only: bool = False,
         src_lengths: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
-        """Predict each next token; see `VaswaniDecoder.forward`.
-
-        If `incremental_state` holds a state, only the last token is read.
-        """
+        """See `VaswaniDecoder.forward`; after a cached state, only the last token is read."""
         cache = (incremental_state or {}).get(CACHE)
         tokens, state, fed = prev_output_tokens, None, None
         if cache is not None:
@@ -153,10 +150,7 @@ class LSTMLanguageDecoder(RecurrentLanguageModel, TextDecoder):
         incremental_state: IncrementalState | None = None,
         features_only: bool = False,
     ) -> tuple[Tensor, Extra]:
-        """Predict each next token; see `LanguageDecoder.forward`.
-
-        If `incremental_state` holds the layers' states, only the last token is read.
-        """
+        """See `LanguageDecoder.forward`; after cached states, only the last token is read."""
         cached = (incremental_state or {}).values()
         states = [(cache["h"], cache["c"]) for cache in cached] or None
         tokens = src_tokens if states is None else src_tokens[:, -1:]

@@ -270,10 +270,7 @@ class SourceReader(nn.Module):
         self.embedding, self.layers = embedding, layers
 
     def read(self, tokens: Tensor, lengths: Tensor | None = None) -> RecurrentMemory:
-        """Encode tokens (B, S), padded on either side.
-
-        `lengths` (B,) of the sentences are on the CPU; None: they are counted on the device.
-        """
+        """Encode tokens (B, S), padded on either side; `lengths` (B,) are on the CPU, if known."""
         padding = tokens.eq(self.padding_idx)
         lengths = lengths_on_cpu(padding) if lengths is None else lengths
         x = F.dropout(self.embedding(tokens), self.dropout, self.training)

@@ -55,9 +55,8 @@ def average_checkpoints(paths: Iterable[Path]) -> Checkpoint:
         newest["last_optimizer_state"] = None
         names.append(path.name)
     means = {key: (total / len(names)).to(dtypes[key]) for key, total in sums.items()}
-    extra = dict(newest.get("extra_state") or {})
-    for key in ("ema", "ema_fp32_params"):
-        extra.pop(key, None)
+    state = newest.get("extra_state") or {}
+    extra = {key: state[key] for key in state if key not in ("ema", "ema_fp32_params")}
     model = {key: means[owner] for key, owner in owners.items()}
     return {**newest, "model": model, "extra_state": {**extra, "averaged": names}}
 

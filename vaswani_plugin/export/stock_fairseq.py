@@ -33,23 +33,21 @@ from vaswani_plugin.text.settings import Settings, weights_path
 
 FAIRSEQ, FAIRSEQ_LAYER_NORM_EPS = "fairseq's transformer", 1e-5
 
-_WITHOUT_EFFECT = {
-    *("encoder_embed_path", "decoder_embed_path", "no_decoder_final_norm", "export"),
-    *("adaptive_softmax_dropout", "adaptive_softmax_factor", "quant_noise_pq_block_size"),
-    *("tie_adaptive_weights", "tie_adaptive_proj"),  # only for an adaptive softmax
-    *("checkpoint_activations", "offload_activations", "min_params_to_wrap"),
-    *("base_sublayers", "base_shuffle"),
-    *("activation_dropout", "relu_dropout"),  # two names of one option
-    *("share_all_embeddings", "share_decoder_input_output_embed"),  # the first implies the second
-}
+_WITHOUT_EFFECT = (
+    "encoder_embed_path decoder_embed_path no_decoder_final_norm export adaptive_softmax_dropout "
+    "adaptive_softmax_factor quant_noise_pq_block_size checkpoint_activations offload_activations "
+    "min_params_to_wrap base_sublayers base_shuffle "
+    "tie_adaptive_weights tie_adaptive_proj "  # only for an adaptive softmax
+    "activation_dropout relu_dropout "  # two names of one option
+    "share_all_embeddings share_decoder_input_output_embed"  # the first implies the second
+).split()
 """Options that need not come back equal from the way there and back."""
 _UNLISTED = ("scale_attn", "scale_fc", "scale_heads", "scale_resids")
 """Options that fairseq's layers read, although its configuration doesn't list them."""
-
-
-_SAME = ["encoder_layers", "decoder_layers", "dropout", "attention_dropout", "activation_dropout"]
-_SAME += ["max_source_positions", "max_target_positions"]
-"""Options with one name."""
+_SAME = (  # options with one name
+    "encoder_layers decoder_layers dropout attention_dropout activation_dropout "
+    "max_source_positions max_target_positions"
+).split()
 
 
 def _section(state: Checkpoint, name: str) -> dict[str, Any]:

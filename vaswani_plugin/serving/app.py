@@ -71,10 +71,7 @@ class Gate:
         self._limiter = MovingWindowRateLimiter(MemoryStorage())
 
     def check(self, key: Any, address: str) -> None:
-        """Count a request; refuse too many (429), then a missing or wrong key (403).
-
-        They are counted by key; without a right one, by address.
-        """
+        """Count a request by key or address; refuse too many (429), then a wrong key (403)."""
         rate, is_known = self.requests_per_minute, isinstance(key, str) and key in (self.keys or ())
         client = ("key", key) if is_known else ("address", network_of(address))
         limit = RateLimitItemPerMinute(rate or 1)

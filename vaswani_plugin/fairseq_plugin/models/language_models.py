@@ -37,10 +37,7 @@ class CausalLanguageModel(_common.ProjectedLoss, FairseqLanguageModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "CausalLanguageModel":
-        """Build the model of a configuration; missing fields get their defaults.
-
-        Its positions are --max-target-positions, or else as many as a sample has tokens.
-        """
+        """Build it; it has --max-target-positions, or else as many as a sample has tokens."""
         limit = {}
         if "max_target_positions" in cls.family.configuration.__dataclass_fields__:
             sample = cfg.tokens_per_sample + bool(cfg.add_bos_token)

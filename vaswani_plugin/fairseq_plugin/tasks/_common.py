@@ -89,10 +89,7 @@ class DictionaryDigests(FairseqTask):
         return {**super().state_dict(), DIGESTS: self._digests()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a checkpoint's state; refuse dictionaries of other words, or in another order.
-
-        Their sizes may agree by chance; then every output would be wrong.
-        """
+        """Load a checkpoint's state; refuse other dictionaries, even where their sizes agree."""
         # fairseq's older tasks have no cfg.
         flags: Any = self.args if self.cfg is None else self.cfg
         refuse_other_dictionaries(flags.data, state_dict, self._digests())
