@@ -243,7 +243,8 @@ binarize() { # FOLDER FLAG...: FOLDER/{train,valid,test} as fairseq-preprocess b
 train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its log is WORK/logs/train.log
   local each=$((workers / nodes)) more=() shown=() command
   if [[ -n ${pair-} && " $* " != *" --task "* ]]; then # each validation translates some sentences, and shows three
-    shown=(--eval-bleu --eval-bleu-sentences 200 --eval-bleu-args '{"beam": 1}' --eval-bleu-print-samples --eval-bleu-remove-bpe)
+    shown=(--eval-bleu --eval-bleu-sentences 200 --eval-bleu-print-samples --eval-bleu-remove-bpe)
+    shown+=(--eval-bleu-args '{"beam": 1, "max_len_a": 2, "max_len_b": 10}') # at first a model ends no sentence
     [[ $* == *--eval-bleu-remove-bpe* ]] || shown+=(--eval-bleu-detok moses --eval-bleu-detok-args "{\"target_lang\": \"$target\"}")
   fi
   if is_tiny; then

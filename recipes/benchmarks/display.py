@@ -14,7 +14,8 @@ from pathlib import Path
 from measurement import ROOT, Measurement, measure
 from training import machine, spread
 
-SCORES = "--eval-bleu --eval-bleu-args '{\"beam\": 1}' --eval-bleu-print-samples"
+SEARCH = '{"beam": 1, "max_len_a": 2, "max_len_b": 10}'
+SCORES = f"--eval-bleu --eval-bleu-args '{SEARCH}' --eval-bleu-print-samples"
 TRAIN = f"fairseq-train --user-dir {ROOT / 'vaswani_plugin'} --cpu --no-progress-bar --no-save"
 data, rounds, *flags = sys.argv[1:]
 runs: dict[str, list[Measurement]] = {"without": [], "with": []}
