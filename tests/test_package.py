@@ -4,12 +4,10 @@ import os
 import shutil
 import subprocess
 import sys
-import venv
 import zipfile
 from pathlib import Path
 
 import pytest
-from toy_bundle import write_toy_bundle
 
 from tests.conftest import PLUGIN, REPO
 from vaswani_plugin.version import __version__
@@ -81,34 +79,3 @@ def test_the_wheel_runs_away_from_the_checkout(wheel, tmp_path):
     assert "vaswani_base" in call(*command, cwd=tmp_path, PYTHONPATH=str(tmp_path / "site"))
     version = call(*command[:-1], "--version", cwd=tmp_path, PYTHONPATH=str(tmp_path / "site"))
     assert version == f"vaswani {__version__}\n"
-
-
-@pytest.mark.slow
-def test_the_wheel_installs_and_runs_in_an_empty_environment(wheel, tmp_path):
-    """With all its dependencies, without fairseq; VASWANI_TORCH_INDEX is one more package index."""
-    venv.create(tmp_path / "venv", with_pip=True)
-    python = tmp_path / "venv" / "bin" / "python"
-    pins = tmp_path / "pins.txt"
-    list_pins = ("uv", "export", "-q", "--frozen", "--no-hashes", "--no-emit-project", "-o", pins)
-    call(*list_pins, cwd=REPO)
-    index = os.environ.get("VASWANI_TORCH_INDEX")
-    where = ("--extra-index-url", index) if index else ()
-    install = (python, "-m", "pip", "install", "-q", "--no-input", "-c", pins, *where, wheel)
-    done = subprocess.run([*map(str, install)], capture_output=True, text=True)
-    if "Failed to establish a new connection" in done.stderr:
-        pytest.skip(f"no package index can be reached: {done.stderr.strip().split(chr(10))[-1]}")
-    assert done.returncode == 0, done.stderr[-3000:]
-    vaswani = tmp_path / "venv" / "bin" / "vaswani"
-    bundle = write_toy_bundle(tmp_path)
-    (tmp_path / "a").write_text("A bird in the garden.\n" * 2, encoding="utf-8")
-    for command in (
-        (vaswani, "bleu", "--hypothesis", "a", "--reference", "a"),
-        (vaswani, "translate", "--model", bundle, "a"),
-    ):
-        assert call(*command, cwd=tmp_path, PYTHONPATH="").strip()
-    absent = "import importlib.util as u; print(u.find_spec('fairseq'))"
-    assert call(python, "-c", absent, cwd=tmp_path, PYTHONPATH="") == "None\n"
-    fairseq = ("--no-deps", "--no-build-isolation", "fairseq-fixed==0.12.3.1")
-    call(python, "-m", "pip", "install", "-q", "-c", pins, f"{wheel}[train]", cwd=tmp_path)
-    call(python, "-m", "pip", "install", "-q", *fairseq, cwd=tmp_path, READTHEDOCS="1")
-    call(tmp_path / "venv" / "bin" / "fairseq-train", "--help", cwd=tmp_path, PYTHONPATH="")
