@@ -237,6 +237,7 @@ def test_the_tutorial_of_own_text(scale, tmp_path):
             done = run_in_forks(
                 ["bash", "-euo", "pipefail", "-c", f"cd {REPO}\n{code}"],
                 fairseq_environment(PATH=PATH),
+                seconds=4 * 3600,
             )
             assert done.returncode == 0, f"{code}\n{done.stderr[-2000:]}"
             said += done.stdout

@@ -42,7 +42,9 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
 """
 
 
-def run_in_forks(command: list[str], env: dict[str, str]) -> subprocess.CompletedProcess:
+def run_in_forks(
+    command: list[str], env: dict[str, str], seconds: float = SECONDS
+) -> subprocess.CompletedProcess:
     """Run a command of bash; its programs of `FORKED` are forks of this process."""
     import_fairseq()
     with (
@@ -60,7 +62,7 @@ def run_in_forks(command: list[str], env: dict[str, str]) -> subprocess.Complete
             program.chmod(0o755)
         env = env | {"PATH": f"{folder}{os.pathsep}{env['PATH']}"}
         with subprocess.Popen(command, stdout=out, stderr=err, env=env) as bash:
-            _serve(server, bash, time.monotonic() + SECONDS)
+            _serve(server, bash, time.monotonic() + seconds)
         texts = []
         for file in (out, err):
             file.seek(0)
