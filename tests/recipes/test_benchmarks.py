@@ -50,26 +50,13 @@ def test_figures_are_those_after_the_warm_up():
     assert training.spread(row["tokens_per_second"] for row in rows) == expected
 
 
-def test_table_1_by_the_clock(monkeypatch, tmp_path):
-    """Times after the formulas of Table 1 give the formulas' powers back."""
-    powers = {"n^2 d": (2, 1), "n d^2": (1, 2), "k n d^2": (1, 2), "r n d": (1, 1)}
-
-    def pretend(layer, x):
-        (name,) = (name for name, made in seen[-1].items() if made is layer)
-        of_n, of_d = powers[name.partition(": ")[2]]
-        assert layer(x) is not None
-        return x.size(1) ** of_n * x.size(2) ** of_d
-
-    seen, make = [], layers.make_layers
-    monkeypatch.setattr(layers, "make_layers", lambda *sizes: seen.append(make(*sizes)) or seen[-1])
-    monkeypatch.setattr(layers, "seconds", pretend)
-    output = tmp_path / "times.json"
-    sizes = ["--lengths", "16", "32", "64", "--widths", "8", "16", "--r", "4"]
-    layers.main([*sizes, "--output", str(output)])
-    found = json.loads(output.read_text())
-    for axis, place in (("n", 0), ("d", 1)):
-        for name, power in found[axis]["powers"].items():
-            assert power == pytest.approx(powers[name.partition(": ")[2]][place])
+def test_table_1_by_the_clock(capsys):
+    """A power law is fitted to the times of every layer, over n and over d."""
+    assert layers.fitted_power([8, 16, 64], [3.0, 12.0, 192.0]) == pytest.approx(2)
+    layers.main(["--lengths", "8", "16", "--widths", "4", "8", "--r", "4"])
+    over_n, over_d = capsys.readouterr().out.strip().split("\n\n")
+    assert "ms at n" in over_n and "power of d" in over_d
+    assert all(name in table for table in (over_n, over_d) for name in layers.make_layers(4, 3, 2))
 
 
 def test_all_sides_train_the_same_model(tmp_path):
