@@ -1,7 +1,7 @@
 """Table 1 by the clock: seconds of each kind of layer over the length n and over the width d.
 
     python recipes/benchmarks/layers.py
-    python recipes/benchmarks/layers.py --k 3 --r 16 --output table1.json
+    python recipes/benchmarks/layers.py --k 3 --r 16 --plot table1.png
 
 One sequence, forward, on one core. Over n the width is the middle one of --widths, over d the
 length is the middle one of --lengths. A power law is fitted to each row. CPU time is taken, because
@@ -20,6 +20,7 @@ import torch
 from tabulate import tabulate
 from torch import Tensor, nn
 
+from vaswani_plugin.figures.figures import new_figure, save_figure
 from vaswani_plugin.files.programs import run
 from vaswani_plugin.modules.attention import neighbourhood, scaled_dot_product_attention
 from vaswani_plugin.modules.restricted import restricted_attention
@@ -71,6 +72,18 @@ def fitted_power(sizes: list[int], times: list[float]) -> float:
     return linear_regression(list(map(math.log, sizes)), list(map(math.log, times))).slope
 
 
+def draw(result: dict[str, dict], path: Path) -> None:
+    """Two panels, over n and over d, both axes logarithmic."""
+    figure = new_figure(11, 4.5)
+    for panel, (axis, part) in zip(figure.subplots(1, 2), result.items(), strict=True):
+        for (name, times), marker in zip(part["seconds"].items(), "osv^", strict=True):
+            label = f"{name.partition(':')[0]}: {axis}^{part['powers'][name]:.2f}"
+            panel.loglog(part["sizes"], [1000 * s for s in times], marker=marker, label=label)
+        panel.set(xlabel=axis, ylabel="milliseconds")
+        panel.legend(fontsize=8)
+    save_figure(figure, path)
+
+
 def main(argv: list[str] | None = None) -> None:
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
@@ -80,6 +93,7 @@ def main(argv: list[str] | None = None) -> None:
     add("--k", type=int, default=3, help="kernel of the convolution (default: 3)")
     add("--r", type=int, default=16, help="neighbourhood of restricted attention (default: 16)")
     add("--output", type=Path, help="write the times as JSON")
+    add("--plot", type=Path, help="draw the times")
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
     lengths, widths = args.lengths, args.widths
@@ -94,6 +108,8 @@ def main(argv: list[str] | None = None) -> None:
         print(tabulate(rows, headers, floatfmt=".3g"), end="\n\n")
     if args.output:
         args.output.write_text(json.dumps({"k": args.k, "r": args.r, **result}), encoding="utf-8")
+    if args.plot:
+        draw(result, args.plot)
 
 
 if __name__ == "__main__":
