@@ -197,12 +197,12 @@ def synthetic_data(work: Path, vocabulary: int, pairs: int) -> Path:
     for split, count in (("train", pairs), ("valid", 8), ("test", 2000)):
         source = rng.lognormal(2.85 + np.log(1.25), 0.54, count)
         target = source * rng.lognormal(0.0, 0.2, count)
-        for language, lengths in (("source", source), ("target", target)):
+        for language, lengths in (("en", source), ("de", target)):
             (folder / f"dict.{language}.txt").write_text(words, encoding="utf-8")
             sizes = lengths.round().clip(1, 200).astype(int) + 1
             tokens = rng.integers(4, vocabulary, sizes.sum(), dtype)
             tokens[sizes.cumsum() - 1] = 2  # the end of a sentence
-            prefix = folder / f"{split}.source-target.{language}"
+            prefix = folder / f"{split}.en-de.{language}"
             tokens.tofile(f"{prefix}.bin")
             with MMapIndexedDataset.Index.writer(f"{prefix}.idx", dtype) as index:
                 index.write(sizes.tolist())
