@@ -26,13 +26,15 @@ Pair = tuple[str, str]
 
 def test_clean_applies_each_rule_and_counts_it(tmp_path):
     pair = tmp_path / "a.en", tmp_path / "a.de"
-    pair[0].write_bytes(b"keep me\n\nlong long long long\none\nx\ry\nkeep me\n")
-    pair[1].write_bytes(b"keep me\nx\nlong long long long\none two\nz\nkeep me\n")
+    pair[0].write_bytes(b"keep me\n\nlong long long long\none\nx\ry\nkeep me\nx\n")
+    word = b"a" * 1001
+    pair[1].write_bytes(b"keep me\nx\nlong long long long\none two\nz\nkeep me\n%b\n" % word)
     out = tmp_path / "out.en", tmp_path / "out.de.gz"
     limits = ("--max-length", 3, "--max-ratio", 1.5, "--drop-duplicates")
     done = run_script("data-prep/check_corpus.py", *pair, "--clean", *out, *limits)
     reasons = "empty side|longer than 3 words|length ratio over 1.5|control character|duplicate"
-    expected = ["read: 6", "kept: 1", *(f"removed, {reason}: 1" for reason in reasons.split("|"))]
+    reasons += "|word longer than 1000 characters"
+    expected = ["read: 7", "kept: 1", *(f"removed, {reason}: 1" for reason in reasons.split("|"))]
     assert done.stdout.splitlines() == expected
     assert out[0].read_text() == "keep me\n"
     assert gzip.decompress(out[1].read_bytes()) == b"keep me\n"
