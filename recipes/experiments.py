@@ -75,20 +75,22 @@ class Row:
 def read_rows(path: Path) -> list[Row]:
     """Read a file of rows; each has the flags of `all` before its own."""
     if not path.is_file():
-        known = " ".join(sorted(found.stem for found in FILES.glob("*.tsv")))
+        known = " ".join(sorted(file.stem for file in FILES.glob("*.tsv")))
         raise UserError(f"{path.stem}: no such experiment; there are {known}")
     with open(path, encoding="utf-8", newline="") as stream:
         lines = [line for line in stream if not line.startswith("#")]
     rows, common = [], None
     for record in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE, restval=""):
-        own = shlex.split(record.pop("train")), shlex.split(record.pop("translate"))
+        of_row = shlex.split(record.pop("train")), shlex.split(record.pop("translate"))
         name, average = record.pop("name"), record.pop("average")
         if name == COMMON:
-            common = (*own, average)
+            common = (*of_row, average)
             continue
         if common is None:
             raise UserError(f"{path}: the first row must be `{COMMON}`, with the flags of all")
-        train, translate = ((*shared, *more) for shared, more in zip(common, own, strict=False))
+        train, translate = (
+            (*shared, *changes) for shared, changes in zip(common, of_row, strict=False)
+        )
         rows.append(Row(name, tuple(train), int(average or common[2]), tuple(translate), record))
     return rows
 
@@ -96,10 +98,10 @@ def read_rows(path: Path) -> list[Row]:
 def choose(rows: list[Row], names: list[str]) -> list[Row]:
     """The rows of these names or groups, in the file's order; without names, all."""
     chosen = {n: [r for r in rows if r.name == n or r.name.startswith(f"{n}_")] for n in names}
-    for name, found in chosen.items():
-        if not found:
+    for name, rows_of in chosen.items():
+        if not rows_of:
             raise UserError(f"{name}: no row; the rows are {' '.join(row.name for row in rows)}")
-    return [row for row in rows if not names or any(row in found for found in chosen.values())]
+    return [row for row in rows if not names or any(row in rows_of for rows_of in chosen.values())]
 
 
 class Runner:
@@ -188,8 +190,8 @@ class Runner:
             command += ["--gen-subset", "valid", "--max-tokens", "8192", "--remove-bpe"]
             self.execute([*command, *self.device_flags, *row.translate], part)
             part.rename(output)
-        found = read_generate_output(output)
-        return tokenized_score(found.hypotheses, [found.references])
+        output_of = read_generate_output(output)
+        return tokenized_score(output_of.hypotheses, [output_of.references])
 
     def costs(self, names: list[str]) -> list[list[dict[str, float]]]:
         """By training FLOPs, minutes and BLEU at each validation; none without --eval-bleu."""
@@ -256,14 +258,14 @@ def measure(
         scored = [(row, seed) for row in rows for seed in args.seeds]
         keys = [(row.name, seed) for row, seed in scored]
         bleu = dict(zip(keys, pool.map(translate, *zip(*scored, strict=True)), strict=True))
-    found = {}
+    results = {}
     for row in rows:
         runs = [trained[row.train, seed] for seed in args.seeds]
-        here = found[row.name] = {key: [each[key] for each in runs] for key in runs[0]}
+        here = results[row.name] = {key: [each[key] for each in runs] for key in runs[0]}
         here["BLEU"] = [bleu[row.name, seed] for seed in args.seeds]
         if costs := runner.costs([f"{names[row.train]}-{seed}" for seed in args.seeds]):
             here["costs"] = costs
-    return found
+    return results
 
 
 def with_error(values: list[float], digits: int = 2) -> str:
@@ -272,14 +274,14 @@ def with_error(values: list[float], digits: int = 2) -> str:
     return text if len(values) == 1 else f"{text} ± {stdev(values) / len(values) ** 0.5:.{digits}f}"
 
 
-def report(rows: list[Row], found: dict[str, dict[str, list[Any]]]) -> str:
+def report(rows: list[Row], results: dict[str, dict[str, list[Any]]]) -> str:
     """The table, in Markdown."""
     published = [key for key in rows[0].published if any(row.published[key] for row in rows)]
     head = ["row", *FIGURES, "change of BLEU", "parameters", "updates", "minutes", *published]
     lines = [head, ["---"] * len(head)]
-    first = found[rows[0].name]["BLEU"]
+    first = results[rows[0].name]["BLEU"]
     for row in rows:
-        here = found[row.name]
+        here = results[row.name]
         change = [a - b for a, b in zip(here["BLEU"], first, strict=True)]
         cells = [row.name, *(with_error(here[key]) for key in FIGURES)]
         cells += ["" if row is rows[0] else with_error(change)]
@@ -318,12 +320,12 @@ def report_costs(curves: dict[str, list[list[dict[str, float]]]]) -> str:
     return as_markdown(lines)
 
 
-def draw(rows: list[Row], found: dict[str, dict[str, list[Any]]], path: Path) -> None:
+def draw(rows: list[Row], results: dict[str, dict[str, list[Any]]], path: Path) -> None:
     """BLEU of each row, with its standard error, as a picture."""
     figure = new_figure(6, 0.6 + 0.28 * len(rows))
     axes = figure.add_subplot(xlabel="BLEU, validation set")
     for place, row in enumerate(reversed(rows)):
-        values = found[row.name]["BLEU"]
+        values = results[row.name]["BLEU"]
         error = stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0
         axes.errorbar(fmean(values), place, xerr=error, fmt="o", color="tab:blue", capsize=3)
     axes.set_yticks(range(len(rows)), [row.name for row in reversed(rows)])
@@ -362,17 +364,17 @@ def main() -> None:
     path = Path(args.experiment)
     rows = read_rows(path if path.suffix == ".tsv" else FILES / f"{path}.tsv")
     everything, rows = rows, choose(rows, args.rows)
-    found = measure(rows, everything, args)
-    text = report(rows, found)
-    curves = {name: here["costs"] for name, here in found.items() if "costs" in here}
+    results = measure(rows, everything, args)
+    text = report(rows, results)
+    curves = {name: here["costs"] for name, here in results.items() if "costs" in here}
     if curves:
         text += f"\n{report_costs(curves)}"
     with write_atomically(args.work / "report.md") as write:
         write(text.rstrip("\n"))
-    content = {"rows": found, "seeds": args.seeds, "processor": processor.description()}
+    content = {"rows": results, "seeds": args.seeds, "processor": processor.description()}
     write_json(args.work / "report.json", content)
     if find_spec("matplotlib"):
-        draw(rows, found, args.work / "report.png")
+        draw(rows, results, args.work / "report.png")
         if curves:
             draw_costs(curves, args.work / "costs.png")
     print(text, end="")

@@ -30,9 +30,9 @@ with tempfile.TemporaryDirectory() as work:
             bash = ["bash", "-o", "pipefail", "-c", f"stty cols 80; {command}"]
             runs[kind].append(measure(["script", "-qec", shlex.join(bash), "/dev/null"]))
             print(number, kind, runs[kind][-1], file=sys.stderr)
-found = {"machine": machine("cpu"), "flags": flags, "runs": runs}
+record = {"machine": machine("cpu"), "flags": flags, "runs": runs}
 for key in ("cpu", "wall"):
     seconds = {kind: [vars(run)[key] for run in each] for kind, each in runs.items()}
     shares = [a / b for a, b in zip(seconds["with"], seconds["without"], strict=True)]
-    found[key] = {kind: spread(each) for kind, each in (seconds | {"share": shares}).items()}
-print(json.dumps(found, indent=1, default=vars))
+    record[key] = {kind: spread(each) for kind, each in (seconds | {"share": shares}).items()}
+print(json.dumps(record, indent=1, default=vars))

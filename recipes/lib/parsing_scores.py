@@ -48,10 +48,10 @@ def read_tagged(path: Path, gold: list[Tree]) -> list[Tree | None]:
             tree = parse_tree(line) if line else None
         except BadTree as error:
             raise UserError(f"{path}:{number}: {error}") from error
-        gold, words = iter(leaves(right)), [leaf.word for leaf in leaves(right)]
+        tagged, words = iter(leaves(right)), [leaf.word for leaf in leaves(right)]
         if tree and [leaf.word for leaf in leaves(tree)] != words:
             raise UserError(f"{path}:{number}: the gold tree has other words")
-        trees.append(tree and [next(gold) if isinstance(each, Leaf) else each for each in tree])
+        trees.append(tree and [next(tagged) if isinstance(each, Leaf) else each for each in tree])
     return trees
 
 

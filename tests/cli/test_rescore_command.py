@@ -219,7 +219,6 @@ def test_the_grid_of_weights(place, found):
 
 FAULTS = {
     "line 6: must be ID |||": (5, "no list at all"),
-    "line 6: must be ID ||| HYPOTHESIS |||": (5, "3 ||| a ||| F= 1 ||| 1.2.3"),
     "line 6: must be ID ||| HYPOTHESIS": (5, "3 ||| a ||| F= 1 ||| nan"),
     "line 6: sentence 0 comes again": (5, "0 ||| a ||| F= 1 ||| 1"),
     "no hypotheses of sentence 0 (1 of 14": (0, "1 ||| a ||| F= 1 ||| 1"),

@@ -74,12 +74,6 @@ def test_all_sides_train_the_same_model(tmp_path):
     assert "--user-dir" in ours and "--user-dir" not in stock
     stock = [training.job_of(args, side, "big")["stock"] for side in training.FAIRSEQ[:3]]
     assert stock == [1, 1, 0]
-    for side in training.PEERS:
-        job = training.job_of(args, side, "big")
-        sizes = {"d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.3, "layers": 6}
-        assert job["size"] == sizes and job["text"][1].endswith("bpe/train.de")
-        assert (FOLDER / "peers" / f"train_{side}.py").is_file()
-        assert "==" in (FOLDER / "peers" / f"requirements-{side}.txt").read_text()
 
 
 def test_a_command_is_measured(tmp_path, monkeypatch):
@@ -186,14 +180,6 @@ def test_a_rehearsal_of_the_gpus_parts(tmp_path):
     report = (tmp_path / "gpu-report.md").read_text(encoding="utf-8")
     for part in ("| debug | ours |", "| search alone |", "skipped"):
         assert part in report and part in done.stdout
-
-
-def test_without_a_gpu_or_with_a_flag_it_does_not_know_nothing_is_written(tmp_path):
-    cases = [("--sizes", 2, "--sizes: there is no such"), (tmp_path / "w", 1, "finds no GPU")]
-    for argument, code, message in cases:
-        done = run_bash(FOLDER / "gpu.sh", argument, CUDA_VISIBLE_DEVICES="")
-        assert (done.returncode, done.stderr.count("\n")) == (code, 1) and message in done.stderr
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_part_that_fails_is_reported_and_the_others_run(tmp_path):

@@ -64,11 +64,15 @@ def describe(family: Family, row: Architecture, vocabulary: int) -> dict[str, An
     if row.printed_parameters is not None:
         printed, printed_rows = row.printed_parameters * 1_000_000, row.printed_rows
         difference = count_parameters(family, row.changes, printed_rows) - printed
-    found: dict[str, Any] = {"arch": row.name, "model": family.model, "source": row.source}
-    found |= {"changes": row.changes, "values": values_of(family, row), "rows": words}
-    found |= {"parameters": parameters, "printed_parameters": printed, "printed_rows": printed_rows}
+    description: dict[str, Any] = {"arch": row.name, "model": family.model, "source": row.source}
+    description |= {"changes": row.changes, "values": values_of(family, row), "rows": words}
+    description |= {
+        "parameters": parameters,
+        "printed_parameters": printed,
+        "printed_rows": printed_rows,
+    }
     agrees = None if difference is None else abs(difference) <= 500_000
-    return found | {"difference": difference, "agrees": agrees, "remark": row.remark}
+    return description | {"difference": difference, "agrees": agrees, "remark": row.remark}
 
 
 def values_of(family: Family, row: Architecture) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class Options:
     temperature: float | None = None
     seed: int | None = None
 
-    def search(self, beam: int, lenpen: float, **more: Any) -> SearchOptions:
+    def search(self, beam: int, lenpen: float, **others: Any) -> SearchOptions:
         """The options of the search; `beam` and `lenpen` are taken where none is chosen.
 
         Raises:
@@ -66,7 +66,7 @@ class Options:
             sampling_topk=-1 if self.top_k is None else self.top_k,
             sampling_topp=-1.0 if self.top_p is None else self.top_p,
             temperature=1.0 if self.temperature is None else self.temperature,
-            **more,
+            **others,
         )
 
 
@@ -98,8 +98,8 @@ def takes_options(*methods: str, **defaults: Any) -> Callable[[type[Class]], typ
         added = [p.replace(default=defaults.get(p.name, p.default)) for p in added]
         for name in reversed(methods):
             method = getattr(cls, name)
-            *own, _ = inspect.signature(method).parameters.values()
-            known = {p.name: p for p in (*own, *added)}
+            *named, _ = inspect.signature(method).parameters.values()
+            known = {p.name: p for p in (*named, *added)}
             added = [p for p in known.values() if p.kind is p.KEYWORD_ONLY]
             signature = inspect.signature(method).replace(parameters=list(known.values()))
             setattr(cls, name, _checked(method, signature))

@@ -45,9 +45,9 @@ class Packed:
         lengths = memory.features.new_zeros(len(memory.features), dtype=torch.long)
         most, dtype = self.decoder.positions.max_positions, memory.features.dtype
         layer = len(self.decoder.layers) - 1 if with_attention else None
-        given = {"memory": memory, "alignment_layer": layer}
+        arguments = {"memory": memory, "alignment_layer": layer}
         cache = SlotCache(lengths, beam, most, dtype, Cache())
-        return PackedBeams(self.decoder, cache, None, given)
+        return PackedBeams(self.decoder, cache, None, arguments)
 
     def go_on(self, prompts: Tensor, lengths: Tensor, beam: int) -> "PackedBeams":
         """Start to continue a batch of prompts (B, P), padded on the right, none of length 0."""
@@ -65,31 +65,31 @@ def composition(decoder: Any) -> Callable[..., Output]:
 
 
 class PackedBeams:
-    """The hypotheses of one batch; see `search.models.Beams`. `given`: what else `forward` takes.
+    """The hypotheses of one batch; see `search.models.Beams`. `arguments` are more of `forward`.
 
     `features` (B, 1, D), or None, are those of prompts, whose last tokens the first step brings.
     """
 
     def __init__(
-        self, decoder: Any, cache: SlotCache, features: Any, given: dict[str, Any]
+        self, decoder: Any, cache: SlotCache, features: Any, arguments: dict[str, Any]
     ) -> None:
         self.read, self.project = composition(decoder), decoder.project
-        self.cache, self.features, self.given = cache, features, given
+        self.cache, self.features, self.arguments = cache, features, arguments
 
     def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
         """Append a token (B, W) to every hypothesis; returns the attention (B, W, S) if wanted."""
         if parents is None and self.features is not None:
             return None
         self.cache.parents = parents
-        self.features, _, weights = self.read(tokens, cache=self.cache, **self.given)
+        self.features, _, weights = self.read(tokens, cache=self.cache, **self.arguments)
         return weights[0].mean(dim=1) if weights else None
 
     def logits(self, sentences: slice) -> Tensor:
         return self.project(self.features[sentences])
 
     def keep(self, sentences: Tensor) -> None:
-        if self.given:
-            self.given["memory"] = self.given["memory"].select(sentences)
+        if self.arguments:
+            self.arguments["memory"] = self.arguments["memory"].select(sentences)
         self.features = self.features[sentences]
         self.cache.keep(sentences)
 
@@ -151,9 +151,9 @@ def _steps(plain: Any, decoder: Any) -> list[Tensor]:
                 results += [beams.features, beams.logits(slice(None)), attention]
             else:
                 rows = torch.arange(count, device=weight.device).repeat_interleave(shape[1])
-                given: Any = {"alignment_layer": len(plain.layers) - 1} if memory else {}
-                given |= {"memory": memory.select(rows)} if memory else {}
-                output = read(hypotheses.flatten(0, 1), right_padded=True, **given)
+                arguments: Any = {"alignment_layer": len(plain.layers) - 1} if memory else {}
+                arguments |= {"memory": memory.select(rows)} if memory else {}
+                output = read(hypotheses.flatten(0, 1), right_padded=True, **arguments)
                 features = output.features[:, -1].unflatten(0, shape)
                 weights = [x.mean(dim=1)[:, -1].unflatten(0, shape) for x in output.cross_weights]
                 results += [features, plain.project(features), *(weights or [None])]

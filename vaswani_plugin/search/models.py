@@ -276,8 +276,12 @@ class Ensemble:
 
     def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
         steps = (member.step(tokens, parents) for member in self.members)
-        found = [attention for attention in steps if attention is not None]
-        return sum(found[1:], found[0]) / len(found) if found and self.with_attention else None
+        attentions = [attention for attention in steps if attention is not None]
+        return (
+            sum(attentions[1:], attentions[0]) / len(attentions)
+            if attentions and self.with_attention
+            else None
+        )
 
     def keep(self, sentences: Tensor) -> None:
         for member in self.members:

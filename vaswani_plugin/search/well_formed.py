@@ -43,7 +43,7 @@ class SymbolTables:
                 closings = {number[s] for s in (")" + symbol[1:], ")") if s in number}
                 if closings:
                     class_of[n] = classes.setdefault(frozenset(closings), len(classes) + 1)
-        openings = [n for n, own in enumerate(class_of) if own]
+        openings = [n for n, class_number in enumerate(class_of) if class_number]
         placeholders = [n for n, kind in enumerate(kinds) if kind == PLACEHOLDER]
         if not openings or not placeholders:
             raise UserError(
@@ -56,8 +56,8 @@ class SymbolTables:
         # Rows by what may come next: a class to close (0: none), the end, placeholders, openings.
         shape = len(classes) + 1, 2, 2, 2, len(symbols)
         banned = torch.ones(shape, dtype=torch.bool, device="cpu")
-        for closed, own in classes.items():
-            banned[own, ..., list(closed)] = False
+        for closed, class_number in classes.items():
+            banned[class_number, ..., list(closed)] = False
         banned[:, 1, :, :, eos] = False
         banned[:, :, 1, :, placeholders] = False
         banned[:, :, :, 1, openings] = False
@@ -101,9 +101,9 @@ class WellFormedTrees:
         # A node for each hypothesis, needed or not.
         begin, end = self.nodes, self.nodes + top.size(1)
         if end > self.node_class.size(1):
-            more = (0, max(end, 64 * top.size(1)))
+            padding = (0, max(end, 64 * top.size(1)))
             both = self.node_class, self.node_below
-            self.node_class, self.node_below = (torch.nn.functional.pad(x, more) for x in both)
+            self.node_class, self.node_below = (torch.nn.functional.pad(x, padding) for x in both)
         self.node_class[:, begin:end] = self.tables.closed_by[tokens]
         self.node_below[:, begin:end] = top
         self.nodes = end
