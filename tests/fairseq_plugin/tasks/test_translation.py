@@ -210,13 +210,14 @@ def test_amp_on_a_cpu_learns_as_float32_does(toy_data_bin, tmp_path):
     assert amp.losses != float32.losses
 
 
-@pytest.mark.parametrize(("sentences", "chosen"), [(0, [0, 1, 2]), (2, [0, 2]), (9, [0, 1, 2])])
-def test_the_scores_of_a_validation(sentences, chosen, monkeypatch, caplog):
+@pytest.mark.parametrize(("sentences", "trained"), [(0, "train"), (2, "train"), (9, "valid")])
+def test_the_scores_of_a_validation(sentences, trained, monkeypatch, caplog):
     """--eval-bleu: of all batches together, and 0 where the model writes nothing at all."""
-    options = {"eval_bleu": True, "eval_bleu_print_samples": True, "train_subset": "train"}
+    chosen = [0, 2] if sentences == 2 else [0, 1, 2]
+    options = {"eval_bleu": True, "eval_bleu_print_samples": True, "train_subset": trained}
     task = make_translation_task(SYMBOLS, **options, eval_bleu_sentences=sentences)
     task.tokenizer = task.sequence_generator = None
-    task.datasets = {"train": range(99), "valid": range(3)}
+    task.datasets = {trained: range(99), "valid": range(3)}
     targets = [[4, 5], [4, 5, 6, 7, 8, 10], [4, 5, 6, 7]]
     outputs = [torch.tensor([*row, 2]) for row in ([], [4, 5, 6, 7, 8, 9], targets[2])]
     hypotheses, references = (

@@ -129,7 +129,8 @@ class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, T
             words = dictionary.string(real, self.cfg.eval_bleu_remove_bpe, unk_string=unknown)
             return self.tokenizer.decode(words) if self.tokenizer else words
 
-        size = max(len(d) for name, d in self.datasets.items() if name != self.cfg.train_subset)
+        others = [d for name, d in self.datasets.items() if name != self.cfg.train_subset]
+        size = max(map(len, others or self.datasets.values()))
         wanted = min(self.cfg.eval_bleu_sentences or size, size)
         rows = sample["id"] * wanted % size < wanted
         self._chrf_counts = [0.0] * (3 * CHRF.CHAR_ORDER)
