@@ -120,27 +120,27 @@ class _Line:
 
 
 def _read(line: str, parameters: Parameters) -> _Line:
-    trees, inside, position = _Line(), [], 0
+    parsed, inside, position = _Line(), [], 0
     while position < len(line):
         part = _PART.match(line, position)
         if part is None:
-            trees.errors.append("Reading sentence")
-            trees.is_readable = False
-            return trees
+            parsed.errors.append("Reading sentence")
+            parsed.is_readable = False
+            return parsed
         position = part.end()
         if part[1] is not None:
-            trees.leaves.append((part[1], part[2]))
-            trees.counts.append(int(part[1] not in parameters.delete))
+            parsed.leaves.append((part[1], part[2]))
+            parsed.counts.append(int(part[1] not in parameters.delete))
         elif part[3] is not None:
-            inside.append([part[3], len(trees.leaves), -1])
-            trees.brackets.append(inside[-1])
+            inside.append([part[3], len(parsed.leaves), -1])
+            parsed.brackets.append(inside[-1])
         elif part[0] == ")" and inside:
-            inside.pop()[2] = len(trees.leaves)
+            inside.pop()[2] = len(parsed.leaves)
         elif part[0] == ")":
-            trees.errors.append("Bracketing unbalance (too many close bracket)")
+            parsed.errors.append("Bracketing unbalance (too many close bracket)")
     if inside:
-        trees.errors.append("Bracketing is unbalanced (too many open bracket)")
-    return trees
+        parsed.errors.append("Bracketing is unbalanced (too many open bracket)")
+    return parsed
 
 
 def _restore_quotes(gold: _Line, test: _Line, parameters: Parameters) -> None:
