@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vaswani_plugin.cli.command import LocatedLines
+from vaswani_plugin.cli.command import LocatedLines, PipedLines, is_piped
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.files import lines as text_lines
 from vaswani_plugin.files.parallel import read_blocks
@@ -119,9 +119,9 @@ def test_of_a_pipe_it_is_known_whether_the_next_line_is_there():
     """Half a line is not there yet; the end is."""
     reading, writing = os.pipe()
     with open(reading, "rb") as stream:
-        lines = text_lines.PipedLines(stream)
+        lines = PipedLines(stream)
         found = iter(lines)
-        assert text_lines.is_piped(stream) and not lines.at_hand()
+        assert is_piped(stream) and not lines.at_hand()
         os.write(writing, b"a\nb\nhal")
         assert (next(found), lines.at_hand()) == (b"a\n", True)
         assert (next(found), lines.at_hand()) == (b"b\n", False)

@@ -20,17 +20,21 @@ import argparse
 import inspect
 import json
 import logging
+import os
 import re
+import stat
 import types
 import typing
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from select import select
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from vaswani_plugin import register
 from vaswani_plugin.errors import UserError, message_line
-from vaswani_plugin.files.lines import PipedLines, decode_lines, is_piped, open_binary, shown_name
+from vaswani_plugin.files.lines import decode_lines, open_binary, shown_name
 from vaswani_plugin.ranges import COUNT, NATURAL, PROBABILITY, RANGES, Range
 
 if TYPE_CHECKING:
@@ -215,6 +219,48 @@ def chosen_device(cpu: bool, threads: int | None) -> "torch.device":
     if threads:
         torch.set_num_threads(threads)
     return torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
+
+
+class PipedLines:
+    """The lines of a pipe or a terminal, as bytes; tells whether the next one is there."""
+
+    AT_ONCE = 0.05  # seconds within which a line comes at once
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.file, self.ended = stream.fileno(), False
+        self.lines: deque[bytes] = deque()
+        self.rest = b""
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yields the lines, and waits for each."""
+        while self.lines or not self.ended:
+            if self.lines:
+                yield self.lines.popleft()
+            else:
+                self._read()
+
+    def at_hand(self) -> bool:
+        """Returns whether the next line, or the end, is there, or comes at once."""
+        while not (self.lines or self.ended):
+            if not select([self.file], [], [], self.AT_ONCE)[0]:
+                return False
+            self._read()
+        return True
+
+    def _read(self) -> None:
+        data = os.read(self.file, 1 << 18)
+        *whole, self.rest = (self.rest + data).split(b"\n")
+        self.lines.extend(line + b"\n" for line in whole)
+        self.ended = not data
+        self.lines.extend([self.rest] if self.ended and self.rest else [])
+
+
+def is_piped(stream: IO[bytes]) -> bool:
+    """Returns whether a stream is that of a pipe, a terminal or a socket, no file's."""
+    try:
+        return not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except OSError:  # of no file at all, as a test's standard input
+        return False
 
 
 class LocatedLines:

@@ -9,16 +9,12 @@ them, end the line there.
 import gzip
 import io
 import json
-import os
-import stat
 import sys
 import zlib
-from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, zip_longest
 from pathlib import Path
-from select import select
 from typing import IO, Any
 
 from vaswani_plugin.errors import UserError
@@ -61,48 +57,6 @@ def decode_lines(
                 advice = r"make it a line feed (tr '\r' '\n') or a blank (tr '\r' ' ')"
                 raise UserError(f"{name}:{number}: a carriage return inside the line: {advice}")
         yield line.removeprefix("\ufeff") if number == 1 else line
-
-
-class PipedLines:
-    """The lines of a pipe or a terminal, as bytes; tells whether the next one is there."""
-
-    AT_ONCE = 0.05  # seconds within which a line comes at once
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self.file, self.ended = stream.fileno(), False
-        self.lines: deque[bytes] = deque()
-        self.rest = b""
-
-    def __iter__(self) -> Iterator[bytes]:
-        """Yields the lines, and waits for each."""
-        while self.lines or not self.ended:
-            if self.lines:
-                yield self.lines.popleft()
-            else:
-                self._read()
-
-    def at_hand(self) -> bool:
-        """Returns whether the next line, or the end, is there, or comes at once."""
-        while not (self.lines or self.ended):
-            if not select([self.file], [], [], self.AT_ONCE)[0]:
-                return False
-            self._read()
-        return True
-
-    def _read(self) -> None:
-        data = os.read(self.file, 1 << 18)
-        *whole, self.rest = (self.rest + data).split(b"\n")
-        self.lines.extend(line + b"\n" for line in whole)
-        self.ended = not data
-        self.lines.extend([self.rest] if self.ended and self.rest else [])
-
-
-def is_piped(stream: IO[bytes]) -> bool:
-    """Returns whether a stream is that of a pipe, a terminal or a socket, no file's."""
-    try:
-        return not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
-    except OSError:  # of no file at all, as a test's standard input
-        return False
 
 
 def shown_name(path: str | Path) -> str:
