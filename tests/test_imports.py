@@ -8,7 +8,7 @@ from tests.conftest import PLUGIN, REPO
 
 OURS = PLUGIN.name
 # From the ground up. A package imports what stands on a lower floor, and nothing of its own floor.
-FLOORS = ({"errors", "processor", "version"}, {"files", "modules", "ranges"})
+FLOORS = ({"errors", "processor"}, {"files", "modules"})
 FLOORS += ({"kernels", "model", "text"}, {"search", "metrics"}, {"inference"})
 FLOORS += ({"figures", "serving", "export", "fairseq_plugin"}, {"ancestors", "cli"})
 # What stands on no lower floor, and why.
@@ -17,7 +17,7 @@ EXCEPTIONS = {
     ("serving/app.py", "figures"): "the page of the attention explorer",
 }
 # Everything else knows neither. `model` and up may know torch; `metrics` and `text` do not.
-WITHOUT_TORCH = {"errors", "files", "processor", "ranges", "version", "text", "metrics"}
+WITHOUT_TORCH = {"errors", "files", "processor", "text", "metrics"}
 WITH_FAIRSEQ = {"fairseq_plugin"}
 KNOW_FAIRSEQ = {"export/stock_fairseq.py": "reads and writes fairseq's own transformer"}
 # What imports files of ours inside functions, and why. `cli` does so to start in a quarter second.
@@ -46,9 +46,9 @@ def imported_names(path: Path) -> set[str]:
 
 
 def packages_of(names: set[str]) -> set[str]:
-    """Our packages among dotted names; the function `vaswani_plugin.register` is of none."""
+    """Our packages among dotted names; `vaswani_plugin.register` and the version are of none."""
     found = {name.split(".")[1] for name in names if name.startswith(f"{OURS}.")}
-    return found - {"register"}
+    return found - {"register", "__version__"}
 
 
 def files() -> list[Path]:

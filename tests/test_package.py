@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import PLUGIN, REPO
-from vaswani_plugin.version import __version__
+from vaswani_plugin import __version__
 
 OUTSIDE = (".git", ".venv", "work", "build", "dist", "__pycache__", "*.egg-info", ".ci", ".github")
 BUILD = "from setuptools import build_meta as b; import sys; print(getattr(b, sys.argv[1])('.'))"

@@ -8,8 +8,9 @@ from fairseq_flags import training_config
 from toy_language_model import write_data
 
 from tests.conftest import STOCK_TINY
-from vaswani_plugin.errors import LONGEST_MESSAGE, UserError, message_line
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.trainer import VaswaniTrainer
+from vaswani_plugin.files.programs import LONGEST_MESSAGE, message_line
 from vaswani_plugin.model.families import ELSEWHERE
 
 TRANSLATION = ("--task", "vaswani_translation", "--arch")

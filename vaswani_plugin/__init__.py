@@ -9,7 +9,8 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from vaswani_plugin.version import __version__
+__version__ = "1.0.0"
+"""pyproject.toml reads it here, `vaswani --version` prints it, bundles carry it."""
 
 PUBLIC_NAMES = {
     "ARCHITECTURES": "vaswani_plugin.model.architectures",

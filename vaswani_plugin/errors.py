@@ -1,13 +1,13 @@
-"""Errors that users can correct themselves. They are printed as one line, without a traceback."""
+"""Mistakes that users can correct themselves, and what a number may be.
 
-import os
+One table of ranges serves Python, the command line, HTTP and fairseq's flags.
+"""
+
+from collections.abc import Callable
 from importlib import import_module
+from numbers import Integral, Real
 from types import ModuleType
-
-LONGEST_MESSAGE = 900
-TRACEBACK_VARIABLE = "VASWANI_TRACEBACK"
-EXIT_CODE_WHEN_PREEMPTED = 75
-"""EX_TEMPFAIL of sysexits.h, "try again later"."""
+from typing import Any, NamedTuple
 
 
 class UserError(ValueError):
@@ -22,22 +22,54 @@ def optional(module: str, packages: str) -> ModuleType:
         raise UserError(f"{module} is not installed ({error}): pip install {packages}") from error
 
 
-def wants_traceback() -> bool:
-    """Whether the user asked for tracebacks."""
-    return os.environ.get(TRACEBACK_VARIABLE, "") not in ("", "0")
+LARGEST = 10**20
+"""The size of every number stays below it, so that no product of a few is infinite."""
 
 
-def message_line(text: str) -> str:
-    """Formats a message as one short line; what could control the terminal is escaped."""
-    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-    if len(line) > LONGEST_MESSAGE:
-        line = f"{line[: LONGEST_MESSAGE - 200]} ... {line[-200:]}"
-    return line
+class Range(NamedTuple):
+    """What a number may be; `rule` completes "it must be"."""
+
+    kind: type[int] | type[float]
+    accepts: Callable[[Any], bool] = lambda value: True
+    rule: str = ""
+
+    def refusal(self, value: Any) -> str | None:
+        """What a value must be, where it is not."""
+        kind: Any = Integral if self.kind is int else Real
+        if isinstance(value, bool) or not isinstance(value, kind):
+            return "a whole number" if self.kind is int else "a number"
+        if not abs(value) < LARGEST:
+            return "a finite number, below 1e20"
+        return None if self.accepts(value) else self.rule
 
 
-def one_line(error: BaseException) -> str:
-    """Formats an error's message as one short line; that of an `OSError` names the file."""
-    if isinstance(error, OSError) and error.strerror:
-        place = "" if error.filename is None else f"{error.filename}: "
-        return message_line(place + error.strerror)
-    return message_line(" ".join(str(error).split()) or type(error).__name__)
+COUNT = Range(int, lambda n: n >= 1, "at least 1")
+NATURAL = Range(int, lambda n: n >= 0, "at least 0")
+PROBABILITY = Range(float, lambda p: 0 < p <= 1, "above 0 and at most 1")
+EXPONENT = Range(float, lambda x: -10 <= x <= 10, "from -10 to 10")
+TEMPERATURE = Range(float, lambda t: 1e-4 <= t <= 1e4, "from 0.0001 to 10000")
+THREADS = Range(int, lambda n: 1 <= n <= 1024, "from 1 to 1024")
+_COUNTS = "beam nbest samples batch_tokens buffer top_k sampling_topk max_new_tokens max_length"
+_NATURALS = "no_repeat_ngram no_repeat_ngram_size min_new_tokens context_window alternatives"
+RANGES: dict[str, Range] = dict.fromkeys((_COUNTS + " tokens_per_sample").split(), COUNT)
+RANGES |= dict.fromkeys(_NATURALS.split(), NATURAL)
+RANGES |= {"top_p": PROBABILITY, "sampling_topp": PROBABILITY, "temperature": TEMPERATURE}
+RANGES |= {"lenpen": EXPONENT, "length_penalty": EXPONENT, "threads": THREADS, "seed": Range(int)}
+"""Of the options of Python, the command line, HTTP and fairseq, by their names there."""
+
+
+def check_ranges(**options: Any) -> None:
+    """Refuse an option out of its range, if it has one; None is the default of any.
+
+    Raises:
+        UserError: names the option, its value and its range.
+    """
+    for name, value in options.items():
+        if name in RANGES and value is not None and (rule := RANGES[name].refusal(value)):
+            raise UserError(f"{name} is {value!r}; it must be {rule}")
+
+
+def require_choice(name: str, value: str, *choices: str) -> None:
+    """Refuse a word that is none of the choices; the UserError names the option and them."""
+    if value not in choices:
+        raise UserError(f"{name} is {value!r}; it must be {' or '.join(choices)}")

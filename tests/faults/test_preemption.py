@@ -14,9 +14,9 @@ from torch.multiprocessing import ProcessExitedException
 
 from tests.faults.conftest import TWO_EPOCHS
 from tests.support import forks
-from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED as EXIT_CODE
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin import save_folder
+from vaswani_plugin.fairseq_plugin.preemption import EXIT_CODE
 from vaswani_plugin.fairseq_plugin.trainer import VaswaniTrainer
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from toy_bundle import SENTENCES, write_data
 
 from tests.support.scripts import run_script
+from vaswani_plugin import __version__
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.pipeline import WORD_BORDERS, Pipeline, cut
 from vaswani_plugin.text.raw_text import remove_invisible
@@ -22,7 +23,6 @@ from vaswani_plugin.text.settings import (
     read_settings_file,
     settings_from,
 )
-from vaswani_plugin.version import __version__
 
 REQUIRED = {"source_language": "en", "target_language": "de", "lowercase": False}
 REQUIRED |= {"normalize_punctuation": False, "tokenizer": "moses", "subwords": "none"}

@@ -13,10 +13,10 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 
+from vaswani_plugin import __version__
 from vaswani_plugin.cli.command import make_parser, summary
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.files.programs import exit_code
-from vaswani_plugin.version import __version__
 
 COMMANDS = {
     **dict.fromkeys(("archs", "user-dir"), "archs"),

@@ -33,9 +33,9 @@ from select import select
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from vaswani_plugin import register
-from vaswani_plugin.errors import UserError, message_line
+from vaswani_plugin.errors import COUNT, NATURAL, PROBABILITY, RANGES, Range, UserError
 from vaswani_plugin.files.lines import decode_lines, open_binary, shown_name
-from vaswani_plugin.ranges import COUNT, NATURAL, PROBABILITY, RANGES, Range
+from vaswani_plugin.files.programs import message_line
 
 if TYPE_CHECKING:
     import torch

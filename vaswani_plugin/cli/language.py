@@ -24,7 +24,8 @@ from vaswani_plugin.cli.command import (
     text_lines,
     write_results,
 )
-from vaswani_plugin.errors import UserError, message_line
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.files.programs import message_line
 from vaswani_plugin.search.options import PAPER_DECODING, PARSER_DECODING
 
 if TYPE_CHECKING:

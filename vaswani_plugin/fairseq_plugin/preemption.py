@@ -24,10 +24,10 @@ from fairseq.data.iterators import EpochBatchIterating
 from fairseq.distributed import utils as distributed_utils
 from fairseq.trainer import Trainer
 
-from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED
-
 logger = logging.getLogger(__name__)
 
+EXIT_CODE = 75
+"""EX_TEMPFAIL of sysexits.h, "try again later"."""
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT)
 SAME_INTERRUPT = 0.5  # seconds in which one Ctrl-C may come twice: of the terminal, and of torchrun
 
@@ -87,7 +87,7 @@ def highest(trainer: Trainer, value: int) -> int:
 def _on_signal(number: int, frame: Any) -> None:
     children = multiprocessing.active_children()
     workers = [child for child in children if not child.daemon]  # data loaders' are daemons
-    code = EXIT_CODE_WHEN_PREEMPTED
+    code = EXIT_CODE
     if number == signal.SIGINT:
         code, now = 128 + signal.SIGINT, time.monotonic()
         REQUEST.interrupted_at = REQUEST.interrupted_at or now

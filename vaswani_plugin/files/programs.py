@@ -6,7 +6,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from vaswani_plugin.errors import UserError, one_line, wants_traceback
+from vaswani_plugin.errors import UserError
+
+LONGEST_MESSAGE = 900
+TRACEBACK_VARIABLE = "VASWANI_TRACEBACK"
 
 
 def run(main: Callable[[], None]) -> None:
@@ -71,3 +74,24 @@ def _named(error: OSError) -> OSError:
     except OSError as again:
         return again if error.filename is None else error
     return error
+
+
+def wants_traceback() -> bool:
+    """Whether the user asked for tracebacks."""
+    return os.environ.get(TRACEBACK_VARIABLE, "") not in ("", "0")
+
+
+def message_line(text: str) -> str:
+    """Formats a message as one short line; what could control the terminal is escaped."""
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    if len(line) > LONGEST_MESSAGE:
+        line = f"{line[: LONGEST_MESSAGE - 200]} ... {line[-200:]}"
+    return line
+
+
+def one_line(error: BaseException) -> str:
+    """Formats an error's message as one short line; that of an `OSError` names the file."""
+    if isinstance(error, OSError) and error.strerror:
+        place = "" if error.filename is None else f"{error.filename}: "
+        return message_line(place + error.strerror)
+    return message_line(" ".join(str(error).split()) or type(error).__name__)

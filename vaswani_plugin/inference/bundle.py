@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
-from vaswani_plugin.errors import UserError
-from vaswani_plugin.ranges import check_ranges, require_choice
+from vaswani_plugin.errors import UserError, check_ranges, require_choice
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
     CTRANSLATE2_MODEL,

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vaswani_plugin.errors import UserError
+from vaswani_plugin.errors import UserError, require_choice
 from vaswani_plugin.inference.bundle import Bundle, Pretrained
 from vaswani_plugin.inference.checkpoints import Loaded
 from vaswani_plugin.inference.completion import (
@@ -40,7 +40,6 @@ from vaswani_plugin.inference.runner import Batches, one_or_many, progress_bar, 
 from vaswani_plugin.inference.search_engine import dtype_of, use_threads
 from vaswani_plugin.metrics.perplexity import result
 from vaswani_plugin.metrics.token_stream import count_represented, number_by
-from vaswani_plugin.ranges import require_choice
 from vaswani_plugin.search.models import TextModel
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.pipeline import Pipeline

@@ -7,8 +7,7 @@ from difflib import get_close_matches
 from functools import wraps
 from typing import Any, TypedDict, TypeVar
 
-from vaswani_plugin.errors import UserError
-from vaswani_plugin.ranges import check_ranges
+from vaswani_plugin.errors import UserError, check_ranges
 from vaswani_plugin.search.options import SearchOptions
 
 Class = TypeVar("Class")

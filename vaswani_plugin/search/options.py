@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from vaswani_plugin.errors import UserError
-from vaswani_plugin.ranges import check_ranges
+from vaswani_plugin.errors import UserError, check_ranges
 
 PAPER_DECODING: dict[str, Any] = {"beam": 4, "lenpen": 0.6, "max_len_a": 1.0, "max_len_b": 50}
 """Section 6.1: beam of 4, alpha 0.6, output at most 50 tokens longer than the input."""

@@ -8,7 +8,7 @@ from typing import Any, Self
 from babel import Locale, UnknownLocaleError
 from starlette.exceptions import HTTPException
 
-from vaswani_plugin.ranges import RANGES
+from vaswani_plugin.errors import RANGES
 from vaswani_plugin.text.languages import UNSPACED, base_language
 from vaswani_plugin.text.raw_text import has_words, split_sentences
 

@@ -22,10 +22,10 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args
 
+from vaswani_plugin import __version__
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.files.lines import read_json
 from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, dictionary_names
-from vaswani_plugin.version import __version__
 
 VERSION = 1
 MODEL = "model.pt"

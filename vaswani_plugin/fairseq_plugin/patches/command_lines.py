@@ -19,9 +19,10 @@ from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from omegaconf.errors import OmegaConfBaseException
 
-from vaswani_plugin.errors import UserError, one_line, wants_traceback
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.defaults import task_of, values_of
 from vaswani_plugin.fairseq_plugin.patches._patching import patch
+from vaswani_plugin.files.programs import one_line, wants_traceback
 from vaswani_plugin.model.families import CLIPPING
 
 FAIRSEQ = Path(fairseq.__file__).resolve().parent

@@ -16,7 +16,7 @@ from torch.multiprocessing import ProcessExitedException
 from torch.nn.parallel import DistributedDataParallel
 
 from vaswani_plugin import register
-from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED, UserError
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin import preemption
 from vaswani_plugin.fairseq_plugin.patches._patching import patch
 from vaswani_plugin.fairseq_plugin.patches.command_lines import is_printed
@@ -99,7 +99,7 @@ def start_workers() -> None:
         except ProcessExitedException as error:
             code = preemption.REQUEST.code
             if error.signal_name in ("SIGTERM", "SIGUSR1"):
-                code = code or EXIT_CODE_WHEN_PREEMPTED
+                code = code or preemption.EXIT_CODE
             elif error.signal_name is not None:
                 raise UserError(
                     f"worker {error.error_index} of {workers} was killed by {error.signal_name}, so"
