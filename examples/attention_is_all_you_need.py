@@ -406,7 +406,7 @@ plt.show()
 # padding and 2 the end.
 
 # %%
-from vaswani_plugin.modules.cache import Cache
+from vaswani_plugin.modules.transformer import Cache
 
 START, PAD, END, FIRST = 0, 1, 2, 4
 UPDATES = int(os.environ.get("UPDATES", 400))  # with fewer the code runs, but the models learn less

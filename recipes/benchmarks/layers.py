@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from vaswani_plugin.figures.figures import new_figure, save_figure
 from vaswani_plugin.files.programs import run
+from vaswani_plugin.kernels.attention import restricted_attention
 from vaswani_plugin.modules.attention import neighbourhood, scaled_dot_product_attention
-from vaswani_plugin.modules.restricted import restricted_attention
 
 REPETITIONS = 5
 

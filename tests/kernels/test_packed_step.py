@@ -16,7 +16,7 @@ from vaswani_plugin.kernels import packed_layers, proof, slots
 from vaswani_plugin.kernels.matrix_library import LEAST_ROWS, has_onednn
 from vaswani_plugin.kernels.packed import Packing
 from vaswani_plugin.kernels.packed_layers import FoldedMemory, PackedLinear, SourceMemory
-from vaswani_plugin.modules import attention, cache
+from vaswani_plugin.modules import attention, transformer
 from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, FeedForward
 
@@ -264,12 +264,12 @@ EDITS = {
     "pre-norm's input": (AddNorm, "before", lambda norm, x: norm.norm(x)),
     "doubled scores": (attention, "masked_softmax", lambda s, mask=None: SOFTMAX(2 * s, mask)),
     "a window": (attention, "causal_mask", only_the_latest_five),
-    "positions from 1": (cache, "position_ids", lambda *given: POSITION_IDS(*given) + 1),
+    "positions from 1": (transformer, "position_ids", lambda *given: POSITION_IDS(*given) + 1),
     "no sqrt(d)": (Embedding, "forward", lambda own, y: nn.functional.embedding(y, own.weight)),
     "colder": (Embedding, "project", lambda own, x: 2 * nn.functional.linear(x, own.weight)),
     "another composition": (DecoderLayer, "forward", two_residuals),
 }
-SOFTMAX, POSITION_IDS = attention.masked_softmax, cache.position_ids
+SOFTMAX, POSITION_IDS = attention.masked_softmax, transformer.position_ids
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from vaswani_plugin.modules.cache import Cache, WholeSequence
 from vaswani_plugin.modules.parser import NextWord, first_tokens_of_words, last_tokens_of_words
+from vaswani_plugin.modules.transformer import Cache, WholeSequence
 
 PAD, EOS, ENDS, GOES_ON = 1, 2, 4, 5
 ENDS_WORD = torch.tensor([False, False, False, False, True, False])

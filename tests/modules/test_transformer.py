@@ -7,8 +7,7 @@ import torch
 from reference_weights import default_dtype, layer_weights_of, numbers, shake
 
 from vaswani_plugin.modules.attention import padding_mask
-from vaswani_plugin.modules.cache import Cache
-from vaswani_plugin.modules.transformer import DecoderOnly, Transformer
+from vaswani_plugin.modules.transformer import Cache, DecoderOnly, Transformer
 
 PAD, D, V = 1, 12, 20
 EPS = 1e-6  # in LayerNorm, of the authors' code

@@ -26,8 +26,7 @@ from vaswani_plugin.inference import onnx_engine
 from vaswani_plugin.inference.onnx_engine import DECODER, DECODER_WITH_PAST, ENCODER
 from vaswani_plugin.model.build import build
 from vaswani_plugin.modules.attention import KeysAndValues, causal_mask
-from vaswani_plugin.modules.cache import Cache
-from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder
+from vaswani_plugin.modules.transformer import Cache, Decoder, Encoder, EncoderDecoder
 from vaswani_plugin.text.dictionary import PAD
 from vaswani_plugin.text.settings import OURS, weights_path
 

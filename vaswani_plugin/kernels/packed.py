@@ -26,8 +26,7 @@ from vaswani_plugin.kernels.packed_layers import KERNELS, packed
 from vaswani_plugin.kernels.proof import is_proven, options, structure, twin
 from vaswani_plugin.kernels.slots import SlotCache
 from vaswani_plugin.modules.attention import past_mask
-from vaswani_plugin.modules.cache import Cache
-from vaswani_plugin.modules.transformer import Decoder, DecoderOnly, Memory, Output
+from vaswani_plugin.modules.transformer import Cache, Decoder, DecoderOnly, Memory, Output
 
 Leaves = tuple[type[nn.Module], ...]
 LONG, MOST_ROWS = 512, 2048

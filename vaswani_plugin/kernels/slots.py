@@ -1,4 +1,4 @@
-"""The past of all beams of a batch, which share it: a cache as `modules.cache` describes it.
+"""The past of all beams of a batch, which share it: a `modules.transformer.WholeSequence`.
 
 Keys and values are stored in slots. A bias, 0 or -inf, says which slots belong to a beam's past.
 When the search continues other beams, only the bias is reordered: no key is moved, and beams with a
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from vaswani_plugin.modules.attention import KeysAndValues
-from vaswani_plugin.modules.cache import Cache, WholeSequence
+from vaswani_plugin.modules.transformer import Cache, WholeSequence
 from vaswani_plugin.processor import runs_on_host
 
 ROOM, LONG_PAST = 5, 4

@@ -14,8 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vaswani_plugin.modules.cache import WholeSequence
-from vaswani_plugin.modules.transformer import Decoder
+from vaswani_plugin.modules.transformer import Decoder, WholeSequence
 
 
 def last_tokens_of_words(tokens: Tensor, ends_word: Tensor, pad: int, eos: int) -> Tensor:

@@ -22,8 +22,7 @@ from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.model.build import SizedDictionary, has_search_shortcuts, packing
-from vaswani_plugin.modules.cache import Cache
-from vaswani_plugin.modules.transformer import EncoderDecoder, Memory
+from vaswani_plugin.modules.transformer import Cache, EncoderDecoder, Memory
 from vaswani_plugin.processor import runs_on_host
 
 

@@ -20,9 +20,8 @@ from vaswani_plugin.fairseq_plugin.configurations import fairseq_dataclass
 from vaswani_plugin.model.architectures import Architecture
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.model.families import Family
-from vaswani_plugin.modules.cache import Cache
 from vaswani_plugin.modules.loss import SmoothedLoss
-from vaswani_plugin.modules.transformer import Stack
+from vaswani_plugin.modules.transformer import Cache, Stack
 
 IncrementalState = dict[str, Any]
 """fairseq's name for what a decoder keeps: a `Cache`, or tensors by name, each under a key."""

@@ -6,8 +6,8 @@ from saved_tensors import collected
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from vaswani_plugin.kernels.attention import restricted_attention
 from vaswani_plugin.modules import attention
-from vaswani_plugin.modules.restricted import restricted_attention
 
 LENGTHS_AND_WINDOWS = [(9, 1), (9, 2), (12, 4), (5, 5), (1, 3), (33, 8), (3, 40)]
 EXACT = {"atol": 1e-12, "rtol": 1e-12}
