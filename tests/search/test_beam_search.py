@@ -18,7 +18,7 @@ from search_setup import (
     outputs_of,
 )
 
-from vaswani_plugin.search.finished import PaperRules
+from vaswani_plugin.search.hypotheses import PaperRules
 from vaswani_plugin.search.models import Ensemble
 from vaswani_plugin.search.search import BeamSearch
 

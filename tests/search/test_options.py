@@ -6,8 +6,7 @@ from model_factory import make_dictionary, make_task
 from search_setup import EOS, make_generator, make_peaked_model, make_sample, make_translation_task
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.options import Options
-from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.options import Options, SearchOptions
 
 SYMBOLS = 12
 OF_TOP_K = {"beam": 3, "nbest": 3, "sampling": True, "sampling_topk": 5, "temperature": 2.0}

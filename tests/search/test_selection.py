@@ -8,8 +8,12 @@ import pytest
 import search_reference
 import torch
 
-from vaswani_plugin.search.candidates import best, diverse_candidates, sampled_candidates
-from vaswani_plugin.search.finished import PaperRules
+from vaswani_plugin.search.hypotheses import (
+    PaperRules,
+    best,
+    diverse_candidates,
+    sampled_candidates,
+)
 from vaswani_plugin.search.options import length_penalty
 
 

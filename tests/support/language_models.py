@@ -12,7 +12,7 @@ from reference_weights import default_dtype, shake
 from torch.nn.utils.rnn import pad_sequence
 
 from vaswani_plugin.model.families import ELSEWHERE, family_of
-from vaswani_plugin.search.models import TextModel
+from vaswani_plugin.search.text_model import TextModel
 
 LIMITS = {"tokens_per_sample": 40, "add_bos_token": False, "max_target_positions": None}
 SIZES = {"d_model": 16, "d_ff": 24, "decoder_layers": 3, "heads": 4, "dropout": 0.0}

@@ -18,6 +18,7 @@ from vaswani_plugin.ancestors.recurrent_language_model import RecurrentLanguageM
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.search import models
 from vaswani_plugin.search.models import Beams, RowBeams, Sources
+from vaswani_plugin.search.text_model import TextModel
 
 
 class RecurrentSearched(models.EncoderDecoderModel):
@@ -66,14 +67,14 @@ class TargetBeams(RowBeams):
         self.output = self.output._replace(features=features[rows], weights=None, state=state)
 
 
-class OneLayerTexts(models.TextModel):
+class OneLayerTexts(TextModel):
     """The one-layer language model for searches and scores, in evaluation mode."""
 
     def features(self, texts: Tensor) -> Tensor:
         return self.decoder(texts)
 
 
-class RecurrentTexts(models.TextModel):
+class RecurrentTexts(TextModel):
     """The recurrent language model for searches and scores, in evaluation mode."""
 
     def longest(self) -> int:

@@ -52,7 +52,7 @@ class BeamSearchGenerator(Search):
         """Translate a batch by the constructor's models, as fairseq's generator does.
 
         `prefix_tokens` (B, P), padded on the right, is what each output begins with. The keys of a
-        hypothesis are the fields of `search.finished.Found`.
+        hypothesis are the fields of `search.hypotheses.Found`.
         """
         inputs = dict(sample["net_input"])
         inputs.pop("prev_output_tokens", None)

@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vaswani_plugin.search.finished import Found
-from vaswani_plugin.search.models import TextModel, padded
+from vaswani_plugin.search.hypotheses import Found
+from vaswani_plugin.search.models import padded
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search, Step
+from vaswani_plugin.search.text_model import TextModel
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.raw_text import check_text

@@ -35,13 +35,12 @@ from vaswani_plugin.inference.language_model_scores import (
     score_texts,
     windows,
 )
-from vaswani_plugin.inference.options import Keywords, Options, takes_options
 from vaswani_plugin.inference.runner import Batches, one_or_many, progress_bar, run, seed_of
 from vaswani_plugin.inference.search_engine import dtype_of, use_threads
 from vaswani_plugin.metrics.perplexity import result
 from vaswani_plugin.metrics.token_stream import count_represented, number_by
-from vaswani_plugin.search.models import TextModel
-from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.options import Keywords, Options, SearchOptions, takes_options
+from vaswani_plugin.search.text_model import TextModel
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.raw_text import check_text
 from vaswani_plugin.text.settings import TextSettings

@@ -24,7 +24,8 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.runner import Batches
 from vaswani_plugin.inference.search_engine import projected_log_probabilities
 from vaswani_plugin.metrics.perplexity import perplexity
-from vaswani_plugin.search.models import TextModel, padded
+from vaswani_plugin.search.models import padded
+from vaswani_plugin.search.text_model import TextModel
 from vaswani_plugin.text.dictionary import Dictionary
 
 Advance = Callable[[int], object]

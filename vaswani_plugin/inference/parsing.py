@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from vaswani_plugin.inference import runner
 from vaswani_plugin.inference.bundle import Bundle, Pretrained
-from vaswani_plugin.inference.options import Keywords, Options, takes_options
 from vaswani_plugin.inference.runner import Batches, Hypothesis, TextTooLong, Tokens
 from vaswani_plugin.inference.search_engine import TorchEngine
-from vaswani_plugin.search.options import PARSER_DECODING
+from vaswani_plugin.search.options import PARSER_DECODING, Keywords, Options, takes_options
 from vaswani_plugin.search.well_formed import Grammar
 from vaswani_plugin.text.linearization import restore, words_of
 from vaswani_plugin.text.pipeline import Pipeline

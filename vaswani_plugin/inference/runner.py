@@ -12,7 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.options import Options
+from vaswani_plugin.search.options import Options
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.raw_text import check_text
 

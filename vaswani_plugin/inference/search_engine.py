@@ -16,7 +16,7 @@ from torch import Tensor
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.checkpoints import Loaded
 from vaswani_plugin.inference.runner import Hypothesis, Tokens
-from vaswani_plugin.search.finished import Found
+from vaswani_plugin.search.hypotheses import Found
 from vaswani_plugin.search.models import EncoderDecoderModel, padded
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search, StartTracking

@@ -14,9 +14,8 @@ from vaswani_plugin.files.lines import join_words
 from vaswani_plugin.inference.bundle import Pretrained
 from vaswani_plugin.inference.completion import UNKNOWN, Continuation
 from vaswani_plugin.inference.language_model import LanguageModel
-from vaswani_plugin.inference.options import Keywords, Options, takes_options
 from vaswani_plugin.inference.runner import Batches, one_line, one_or_many, run
-from vaswani_plugin.search.options import PAPER_DECODING
+from vaswani_plugin.search.options import PAPER_DECODING, Keywords, Options, takes_options
 from vaswani_plugin.text.coding import SEPARATOR
 from vaswani_plugin.text.settings import TextSettings
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack, overload
 from vaswani_plugin.errors import UserError, check_ranges, require_choice
 from vaswani_plugin.inference import runner
 from vaswani_plugin.inference.bundle import Bundle, Engine, Pretrained, load_engine
-from vaswani_plugin.inference.options import Keywords, Options, takes_options
 from vaswani_plugin.inference.runner import (
     Batches,
     Hypothesis,
@@ -26,7 +25,14 @@ from vaswani_plugin.inference.runner import (
     Tokens,
     Translation,
 )
-from vaswani_plugin.search.options import PAPER_DECODING, SearchOptions, length_penalty
+from vaswani_plugin.search.options import (
+    PAPER_DECODING,
+    Keywords,
+    Options,
+    SearchOptions,
+    length_penalty,
+    takes_options,
+)
 from vaswani_plugin.text.pipeline import WORD_BORDERS, Pipeline, cut
 from vaswani_plugin.text.raw_text import has_words, join_sentences, split_sentences
 from vaswani_plugin.text.settings import Settings

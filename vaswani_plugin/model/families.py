@@ -93,7 +93,7 @@ LANGUAGE_MODEL = Family(
     Configuration,
     table=_ROWS + "LANGUAGE_MODELS",
     builder=_BUILD + "build_language_model",
-    adapter="vaswani_plugin.search.models:TextModel",
+    adapter="vaswani_plugin.search.text_model:TextModel",
     registration=_FAIRSEQ + "language_models",
     without=("encoder_layers", "share_embeddings", "next_word", "max_source_positions"),
 )

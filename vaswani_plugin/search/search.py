@@ -23,18 +23,16 @@ from torch import Tensor, nn
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.processor import runs_on_host
-from vaswani_plugin.search.candidates import (
+from vaswani_plugin.search.hypotheses import (
     Candidates,
-    best_candidates,
-    diverse_candidates,
-    sampled_candidates,
-)
-from vaswani_plugin.search.finished import (
     FairseqRules,
     FinishedHypotheses,
     Found,
     Histories,
     PaperRules,
+    best_candidates,
+    diverse_candidates,
+    sampled_candidates,
 )
 from vaswani_plugin.search.models import Ensemble, Model, SearchDictionary, Sources, all_rows
 from vaswani_plugin.search.options import SearchOptions

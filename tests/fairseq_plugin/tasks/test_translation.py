@@ -29,7 +29,7 @@ from vaswani_plugin.fairseq_plugin.tasks.translation import (
     VaswaniTranslationConfig,
     VaswaniTranslationTask,
 )
-from vaswani_plugin.search.finished import FairseqRules, PaperRules
+from vaswani_plugin.search.hypotheses import FairseqRules, PaperRules
 
 SYMBOLS = 20
 
