@@ -10,9 +10,8 @@ sentences.
 
 These pairs are dropped: an empty side; a side longer than --max-length; the same text on both
 sides; a ratio of lengths beyond --max-ratio; another number of columns; repeated pairs; a sentence
-that is also in held-out text. If one of these rules, except for repeated pairs, drops more than
-half of a file, the file is refused. Invisible characters without meaning are removed. For more
-rules see OpusFilter.
+of held-out text. If one of these rules, except for repeated pairs, drops more than half of a file,
+the file is refused. Invisible characters without meaning are removed. For more see OpusFilter.
 """
 
 import re
@@ -23,7 +22,8 @@ from checkout import SPLITS, Flags, report, run
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.files.outputs import check_outputs, write_json
 from vaswani_plugin.text.cleaning import prepare_pairs
-from vaswani_plugin.text.languages import base_language, two_languages
+from vaswani_plugin.text.languages import two_languages
+from vaswani_plugin.text.raw_text import base_language
 
 
 def check_names(paths: tuple[str, ...], pair: tuple[str, str]) -> None:

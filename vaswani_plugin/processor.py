@@ -38,15 +38,6 @@ def instructions() -> frozenset[str]:
     return frozenset(_first_core().get("flags", "").split())
 
 
-def has_vnni() -> bool:
-    """Return whether the processor is known to add products of bytes in 32 bits.
-
-    Without it, libraries for x86 add two products in 16 bits, which may overflow.
-    """
-    is_x86 = platform.machine().lower() in ("x86_64", "amd64")
-    return not is_x86 or not instructions().isdisjoint(("avx512_vnni", "avx_vnni"))
-
-
 def has_bfloat16() -> bool:
     """Return whether the processor multiplies bfloat16 faster than float32."""
     return not instructions().isdisjoint(("avx512_bf16", "amx_bf16"))

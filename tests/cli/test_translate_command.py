@@ -20,6 +20,7 @@ from vaswani_plugin.cli.command import LocatedLines
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference import search_engine
 from vaswani_plugin.inference.bundle import Bundle
+from vaswani_plugin.inference.ctranslate2_engine import has_vnni
 from vaswani_plugin.inference.translator import Translator
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
@@ -221,7 +222,7 @@ def test_what_linux_says_of_the_processor_and_where_nothing_is_known(monkeypatch
     for name, description in (("linux", "A: B avx2"), ("elsewhere", "x86_64")):
         monkeypatch.setattr(processor, "CPUINFO", tmp_path / name)
         assert processor.description() == description
-        assert processor.has_bfloat16() == processor.has_vnni() == (name == "linux")
+        assert processor.has_bfloat16() == has_vnni() == (name == "linux")
 
 
 def test_memory_that_does_not_suffice_is_one_line(translator, monkeypatch):

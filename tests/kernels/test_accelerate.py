@@ -7,7 +7,7 @@ from torch import nn
 
 from vaswani_plugin import kernels
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.kernels import NAMES, accelerate, matrix_library, proof
+from vaswani_plugin.kernels import NAMES, accelerate, layers, matrix_library, proof
 from vaswani_plugin.kernels.attention import FEW_KEYS, fused_attention
 from vaswani_plugin.kernels.fused_loss import fused_projected_loss
 from vaswani_plugin.kernels.layers import FusedAddNorm, OneDNNLinear
@@ -22,7 +22,7 @@ def onednn(monkeypatch):
     if not matrix_library.has_onednn():
         pytest.skip("this PyTorch was built without oneDNN")
     monkeypatch.setattr(kernels, "chosen_library", lambda: "onednn")
-    monkeypatch.setattr(matrix_library, "chosen_library", lambda: "onednn")
+    monkeypatch.setattr(layers, "chosen_library", lambda: "onednn")
     monkeypatch.delenv(kernels.VARIABLE, raising=False)
 
 

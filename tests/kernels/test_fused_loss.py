@@ -6,7 +6,7 @@ from meta import largest_tensor, launches_only
 
 from tests.modules.test_loss import PAD, VOCABULARY, WIDTH, make_case
 from vaswani_plugin.kernels import fused_loss as loss_module
-from vaswani_plugin.kernels import matrix_library
+from vaswani_plugin.kernels import layers, matrix_library
 from vaswani_plugin.kernels.fused_loss import fused_projected_loss
 from vaswani_plugin.modules.loss import label_smoothed_cross_entropy, projected_loss
 
@@ -75,7 +75,7 @@ def test_either_matrix_library_gives_the_same(onednn, monkeypatch, padding):
     if onednn and not matrix_library.has_onednn():
         pytest.skip("this PyTorch was built without oneDNN")
     library = "onednn" if onednn else "pytorch"
-    monkeypatch.setattr(matrix_library, "chosen_library", lambda: library)
+    monkeypatch.setattr(layers, "chosen_library", lambda: library)
     torch.manual_seed(4)
     features = torch.randn(90, 32, requires_grad=True)
     weight = torch.randn(60, 32, requires_grad=True)

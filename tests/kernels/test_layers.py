@@ -9,8 +9,8 @@ from torch import nn
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.kernels import layers as kernel
 from vaswani_plugin.kernels import matrix_library
-from vaswani_plugin.kernels.layers import FusedAddNorm, OneDNNLinear, keep_mask, linear
-from vaswani_plugin.kernels.matrix_library import LEAST_ROWS, chosen_library, product
+from vaswani_plugin.kernels.layers import FusedAddNorm, OneDNNLinear, keep_mask, linear, product
+from vaswani_plugin.kernels.matrix_library import LEAST_ROWS, chosen_library
 from vaswani_plugin.modules.layers import AddNorm
 
 MANY = 1_000_000
@@ -38,7 +38,7 @@ def library(request, monkeypatch):
     """The library that multiplies, whatever the processor."""
     if request.param == "onednn" and not matrix_library.has_onednn():
         pytest.skip("this PyTorch was built without oneDNN: its products cannot be tested here")
-    monkeypatch.setattr(matrix_library, "chosen_library", lambda: request.param)
+    monkeypatch.setattr(kernel, "chosen_library", lambda: request.param)
     return request.param
 
 
@@ -76,7 +76,7 @@ def layer(monkeypatch):
     """One whose kernel must not run."""
     if not matrix_library.has_onednn():
         pytest.skip("this PyTorch was built without oneDNN")
-    monkeypatch.setattr(matrix_library, "chosen_library", lambda: "onednn")
+    monkeypatch.setattr(kernel, "chosen_library", lambda: "onednn")
     monkeypatch.setattr(kernel, "linear", lambda *_: pytest.fail("the kernel ran"))
     return OneDNNLinear(nn.Linear(9, 7))
 
@@ -256,11 +256,11 @@ def test_a_product_goes_where_it_is_told(library, rows, with_bias):
     assert y.data_ptr() == room[1:].data_ptr()
     torch.testing.assert_close(room[1:-1], expected, atol=2e-5, rtol=1e-5)
     assert room[[0, -1]].eq(5).all()
-    uses = matrix_library.takes_onednn(a)
+    uses = kernel.takes_onednn(a)
     assert uses is (library == "onednn" and rows >= LEAST_ROWS)
 
 
 def test_switched_off_in_pytorch_onednn_has_no_part(monkeypatch):
-    monkeypatch.setattr(matrix_library, "chosen_library", lambda: "onednn")
+    monkeypatch.setattr(kernel, "chosen_library", lambda: "onednn")
     with torch.backends.mkldnn.flags(enabled=False):
-        assert not matrix_library.takes_onednn(torch.randn(LEAST_ROWS, 4))
+        assert not kernel.takes_onednn(torch.randn(LEAST_ROWS, 4))

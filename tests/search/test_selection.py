@@ -8,12 +8,7 @@ import pytest
 import search_reference
 import torch
 
-from vaswani_plugin.search.hypotheses import (
-    PaperRules,
-    best,
-    diverse_candidates,
-    sampled_candidates,
-)
+from vaswani_plugin.search import hypotheses
 from vaswani_plugin.search.options import length_penalty
 
 
@@ -30,7 +25,7 @@ def test_the_best_are_those_of_sorting_all(vocabulary, count):
     log_p, so_far = random_log_p(5, 3, vocabulary)
     log_p[1, 2, vocabulary // 2 :] = -math.inf
     log_p[2, 0] = -math.inf
-    values, places = best(log_p.clone(), so_far, count)
+    values, places = hypotheses.best(log_p.clone(), so_far, count)
     totals = (log_p.numpy() + so_far.numpy()[:, :, None]).reshape(5, -1)
     expected = -np.sort(-totals, axis=1)[:, :count]
     np.testing.assert_array_equal(values.numpy(), expected)
@@ -43,18 +38,18 @@ def test_the_best_may_stand_anywhere_in_the_vocabulary():
     vocabulary = 1003
     log_p = torch.zeros(vocabulary, 1, vocabulary)
     log_p[torch.arange(vocabulary), 0, torch.arange(vocabulary)] = 1
-    _, places = best(log_p, torch.zeros(vocabulary, 1), 3)
+    _, places = hypotheses.best(log_p, torch.zeros(vocabulary, 1), 3)
     assert places[:, 0].tolist() == list(range(vocabulary))
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
 @pytest.mark.parametrize("rows", [1, 4])
-def test_a_group_avoids_what_the_open_groups_before_it_chose(groups, rows):
+def test_a_group_avoids_what_the_is_open_before_it_chose(groups, rows):
     strength, beam, vocabulary = 2.5, 4, 30
     log_p, so_far = random_log_p(3, rows, vocabulary)
-    open_groups = torch.ones(3, groups, dtype=torch.bool)
-    open_groups[1, 0] = False
-    found = diverse_candidates(log_p.clone(), so_far, beam, groups, strength, open_groups)
+    is_open = torch.ones(3, groups, dtype=torch.bool)
+    is_open[1, 0] = False
+    found = hypotheses.diverse_candidates(log_p.clone(), so_far, beam, groups, strength, is_open)
     w = beam // groups
     for sentence in range(3):
         used = np.zeros(vocabulary)
@@ -72,7 +67,7 @@ def test_a_group_avoids_what_the_open_groups_before_it_chose(groups, rows):
             assert found.beams[sentence, group].tolist() == [c[3] for c in candidates]
             actual = found.log_probabilities[sentence, group].tolist()
             assert actual == pytest.approx([c[1] for c in candidates], abs=1e-5)
-            if open_groups[sentence, group]:
+            if is_open[sentence, group]:
                 for candidate in candidates[:w]:
                     used[candidate[2]] += 1
 
@@ -99,7 +94,8 @@ def test_samples_follow_their_distribution(top_k, top_p, rows):
     logits = torch.tensor([0.5, 2.0, -1.0, 1.2, 0.0, -0.3])
     log_p = logits.log_softmax(0)
     so_far = torch.full((5000, rows), -2.0)
-    found = sampled_candidates(log_p.expand(5000, rows, -1), so_far, 8, top_k, top_p, None)
+    many = log_p.expand(5000, rows, -1)
+    found = hypotheses.sampled_candidates(many, so_far, 8, top_k, top_p, None)
     assert found.tokens.shape == (5000, 8, 1) and not found.beams.any()
     frequency = np.bincount(found.tokens.flatten().numpy(), minlength=6) / 40000
     expected = truncated(log_p.exp().tolist(), top_k, top_p)
@@ -118,7 +114,7 @@ def test_length_penalty(alpha):
 @pytest.mark.parametrize("alpha", [-0.5, 0.0, 0.6, 1.5])
 def test_a_search_is_done_when_no_continuation_can_beat_the_kept(alpha):
     rng = random.Random(5)
-    rules = PaperRules(alpha, wanted=1)
+    rules = hypotheses.PaperRules(alpha, wanted=1)
     for _ in range(200):
         log_p = -10 * rng.random()
         shortest = rng.randint(2, 30)

@@ -16,7 +16,8 @@ from vaswani_plugin.cli.command import (
     show,
 )
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.languages import base_language, check_language
+from vaswani_plugin.text.languages import check_language
+from vaswani_plugin.text.raw_text import base_language
 
 if TYPE_CHECKING:
     from vaswani_plugin.text.summaries import Example

@@ -27,8 +27,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.bpe import read_merges
 from vaswani_plugin.text.coding import LETTERS, NOTHING, decode_characters
 from vaswani_plugin.text.dictionary import EOS, SPECIAL_SYMBOLS, UNK, Dictionary
-from vaswani_plugin.text.languages import base_language
-from vaswani_plugin.text.raw_text import MEANINGLESS
+from vaswani_plugin.text.raw_text import MEANINGLESS, base_language
 from vaswani_plugin.text.settings import Settings, TextSettings
 
 _MOVED, _CLOSING, _CLOSED, _LOW, _HIGH, _GLUE = "\ue001\ue002\ue003\ue004\ue005\ue006"

@@ -4,6 +4,8 @@ fairseq's parser wants its own base class, its own type of choices, and `Optiona
 """
 
 import enum
+import math
+from collections.abc import Callable
 from dataclasses import field, fields, make_dataclass
 from functools import cache
 from typing import Any, Optional, TypeVar, get_type_hints
@@ -11,7 +13,8 @@ from typing import Any, Optional, TypeVar, get_type_hints
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II
 
-from vaswani_plugin.model.configuration import Checkpointed, check_ranges
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.model.configuration import Checkpointed, Configuration, flag
 from vaswani_plugin.model.families import Family
 
 Chosen = TypeVar("Chosen", bound=Checkpointed)
@@ -48,6 +51,39 @@ def fairseq_dataclass(family: Family, model: type) -> type[FairseqDataclass]:
     names = {"__doc__": configuration.__doc__, "__module__": model.__module__}
     names["__qualname__"] = f"{model.__qualname__}.Config"
     return make_dataclass("Config", made, bases=(FairseqDataclass,), namespace=names)
+
+
+RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
+    "at least 1": (
+        lambda value: 1 <= value < math.inf,
+        "d_model d_hidden d_ff units layers encoder_layers decoder_layers heads d_k d_v"
+        " max_source_positions max_target_positions max_nonfinite_updates constant_epochs",
+    ),
+    "a number from 0": (
+        lambda value: 0 <= value < math.inf,
+        "attention_window layer_norm_eps adam_eps weight_decay warmup_updates real_tokens",
+    ),
+    "from 0 to below 1": (
+        lambda value: 0 <= value < 1,
+        "dropout attention_dropout activation_dropout hidden_dropout input_dropout word_dropout"
+        " weight_dropout",
+    ),
+    "a number above 0": (lambda value: 0 < value < math.inf, "lr_factor halving_epochs"),
+}
+"""What our settings must be: a test, and the names of the settings."""
+
+
+def check_ranges(settings: Any) -> None:
+    """Raise a `UserError` if an attribute of our or fairseq's configuration is out of range."""
+    for text, (holds, names) in RANGES.items():
+        for name in names.split():
+            value = getattr(settings, name, None)
+            if isinstance(value, (int, float)) and not holds(value):
+                raise UserError(f"{flag(name)} {value}: must be {text}")
+    halves = isinstance(settings, Configuration) and settings.positions != "learned"
+    halves |= hasattr(settings, "d_hidden") or getattr(settings, "attention", "none") != "none"
+    if halves and settings.d_model % 2:
+        raise UserError(f"--d-model {settings.d_model}: must be even (sinusoids, two directions)")
 
 
 def configuration_of(cfg: Any, configuration: type[Chosen], **others: Any) -> Chosen:

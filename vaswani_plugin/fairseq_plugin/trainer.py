@@ -20,10 +20,10 @@ from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin import preemption, save_folder
+from vaswani_plugin.fairseq_plugin.configurations import check_ranges
 from vaswani_plugin.fairseq_plugin.defaults import PAPER_VALUES, report
 from vaswani_plugin.fairseq_plugin.patches.distribution import is_under_torchrun
 from vaswani_plugin.inference.checkpoints import mismatches_explained
-from vaswani_plugin.model.configuration import check_ranges
 
 logger = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ Axes: W beam width, T target tokens with the end of sentence, S source subwords.
 
 import ctypes
 import os
+import platform
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -25,7 +26,7 @@ from vaswani_plugin.errors import UserError, optional
 from vaswani_plugin.files.lines import read_json
 from vaswani_plugin.inference.attention import RawAttention
 from vaswani_plugin.inference.runner import Hypothesis, Tokens
-from vaswani_plugin.processor import has_vnni, instructions
+from vaswani_plugin.processor import instructions
 from vaswani_plugin.search.options import PAPER_DECODING, SearchOptions, length_penalty
 from vaswani_plugin.text.settings import CONFIG
 
@@ -41,6 +42,15 @@ INT8_FITS = "int8_fits_16_bits"
 LOADED: "WeakSet[CTranslate2Engine]" = WeakSet()
 KNOWN_OPTIONS = {"beam", "nbest", "lenpen", "print_alignment"}
 """Options of the search that may differ from the paper's."""
+
+
+def has_vnni() -> bool:
+    """Return whether the processor is known to add products of bytes in 32 bits.
+
+    Without it, libraries for x86 add two products in 16 bits, which may overflow.
+    """
+    is_x86 = platform.machine().lower() in ("x86_64", "amd64")
+    return not is_x86 or not instructions().isdisjoint(("avx512_vnni", "avx_vnni"))
 
 
 def import_ctranslate2() -> ModuleType:

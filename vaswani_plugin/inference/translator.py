@@ -89,10 +89,8 @@ class Translator(Pretrained):
         if not isinstance(settings := pipeline.settings, Settings):
             raise UserError(f"{pipeline.folder} holds no translation model")
         self.pipeline, self.settings, self.engine = pipeline, settings, engine
-        self.source_language, self.target_language = (
-            settings.source_language,
-            settings.target_language,
-        )
+        self.source_language = settings.source_language
+        self.target_language = settings.target_language
         """Names of the languages, such as "en" and "de"."""
         self.longest_source, self.longest_target = engine.longest_source, engine.longest_target
         """Most subwords of a text that is translated in one piece, and of a translation."""

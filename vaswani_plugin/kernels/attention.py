@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from vaswani_plugin.kernels.proof import is_proven
+from vaswani_plugin.kernels.proof import is_proven, with_gradients
 from vaswani_plugin.modules.attention import (
     MultiHeadAttention,
     Window,
@@ -126,9 +126,7 @@ def _trial(attend: Callable[..., tuple[Tensor, Tensor | None]]) -> list[Tensor |
     cases += [(q, visible, 0.3, False, 0.4), (q, None, 1.0, True, 0.4)]
     cases += [(q[:, :, 3:], None, None, True, 0.0)]
     results: list[Tensor | None] = []
-    for queries, mask, scale, causal, dropout in cases:
+    for queries, *settings in cases:
         inputs = [x.detach().requires_grad_() for x in (queries, k, v)]
-        with torch.enable_grad():
-            y = attend(*inputs, mask, scale, causal, dropout)[0]
-            results += [y.detach(), *torch.autograd.grad((y * y.detach().cos()).sum(), inputs)]
+        results += with_gradients(lambda *x, s=settings: attend(*x, *s)[0], inputs, [])
     return results

@@ -22,8 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vaswani_plugin.kernels.layers import applies_to
-from vaswani_plugin.kernels.matrix_library import product, takes_onednn
+from vaswani_plugin.kernels.layers import applies_to, product, takes_onednn
 from vaswani_plugin.kernels.proof import is_proven, with_gradients
 from vaswani_plugin.modules.loss import SmoothedLoss, projected_loss, smoothing_weights
 from vaswani_plugin.processor import runs_on_host

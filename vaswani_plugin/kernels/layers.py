@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from vaswani_plugin.kernels.matrix_library import product
+from vaswani_plugin.kernels.matrix_library import LEAST_ROWS, chosen_library, onednn_product
 from vaswani_plugin.kernels.proof import is_proven, is_touched, structure, twin, with_gradients
 from vaswani_plugin.modules.layers import AddNorm
 from vaswani_plugin.processor import runs_on_host
@@ -44,6 +44,28 @@ def applies_to(*tensors: Tensor, under_autocast: bool = False, on_any_device: bo
         # no public name tells whether a transform of torch.func is running
         and not torch._C._are_functorch_transforms_active()
     )
+
+
+def takes_onednn(a: Tensor) -> bool:
+    """Return whether `product` uses oneDNN for `a`, (R, D)."""
+    return (
+        a.dtype == torch.float32
+        and runs_on_host(a.device)
+        and a.size(0) >= LEAST_ROWS
+        and a.numel() > 0
+        and chosen_library() == "onednn"
+        and bool(torch.backends.mkldnn.enabled)
+    )
+
+
+def product(a: Tensor, b: Tensor, bias: Tensor | None = None, out: Tensor | None = None) -> Tensor:
+    """Compute a b^T + bias without gradients, (R, D) and (V, D) -> (R, V), into `out` if given."""
+    if takes_onednn(a):
+        y = onednn_product(a, b, bias)
+        return y if out is None else out.copy_(y)
+    if bias is None:
+        return torch.mm(a, b.t(), out=out)
+    return torch.addmm(bias, a, b.t(), out=out)
 
 
 class Replacement(nn.Module):

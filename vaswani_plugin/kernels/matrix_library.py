@@ -1,8 +1,6 @@
 """The library that multiplies float32 matrices: PyTorch's own choice (MKL in its builds) or oneDNN.
 
 PyTorch includes both; which is faster depends on the processor (measurements: docs/evidence).
-
-Axes: R rows, D inputs, V outputs.
 """
 
 import os
@@ -12,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.processor import runs_on_host, vendor
+from vaswani_plugin.processor import vendor
 
 VARIABLE = "VASWANI_MATRIX_LIBRARY"
 FASTER_WITH_ONEDNN = {("AuthenticAMD", "AVX512")}
@@ -49,25 +47,3 @@ def has_onednn() -> bool:
 def onednn_product(a: Tensor, b: Tensor, bias: Tensor | None = None, then: str = "none") -> Tensor:
     """Compute then(a b^T + bias) by oneDNN, in float32 on a CPU; `then` is "none" or "relu"."""
     return torch.ops.mkldnn._linear_pointwise(a, b, bias, then, [], "")
-
-
-def takes_onednn(a: Tensor) -> bool:
-    """Return whether `product` uses oneDNN for `a`, (R, D)."""
-    return (
-        a.dtype == torch.float32
-        and runs_on_host(a.device)
-        and a.size(0) >= LEAST_ROWS
-        and a.numel() > 0
-        and chosen_library() == "onednn"
-        and bool(torch.backends.mkldnn.enabled)
-    )
-
-
-def product(a: Tensor, b: Tensor, bias: Tensor | None = None, out: Tensor | None = None) -> Tensor:
-    """Compute a b^T + bias without gradients, (R, D) and (V, D) -> (R, V), into `out` if given."""
-    if takes_onednn(a):
-        y = onednn_product(a, b, bias)
-        return y if out is None else out.copy_(y)
-    if bias is None:
-        return torch.mm(a, b.t(), out=out)
-    return torch.addmm(bias, a, b.t(), out=out)

@@ -33,7 +33,7 @@ from tabulate import tabulate
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.files.lines import read_text
 from vaswani_plugin.metrics.segments import Segments, has_no_spaces, part_characters
-from vaswani_plugin.text.languages import UNSPACED, base_language
+from vaswani_plugin.text.raw_text import UNSPACED, base_language
 
 # (lower bound, reading). Scores are not rounded: 29.7 is below 30. A border that the table names in
 # two bands (40, 50) belongs to the upper one; 60 to the lower one: the last says "more than 60".

@@ -4,8 +4,7 @@
 `fairseq_plugin/configurations.py` makes flags of them. This file imports neither torch nor fairseq.
 """
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
@@ -120,39 +119,6 @@ class Configuration(Checkpointed):
     )
     max_source_positions: int = of_task(1024)
     max_target_positions: int = of_task(1024)
-
-
-RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
-    "at least 1": (
-        lambda value: 1 <= value < math.inf,
-        "d_model d_hidden d_ff units layers encoder_layers decoder_layers heads d_k d_v"
-        " max_source_positions max_target_positions max_nonfinite_updates constant_epochs",
-    ),
-    "a number from 0": (
-        lambda value: 0 <= value < math.inf,
-        "attention_window layer_norm_eps adam_eps weight_decay warmup_updates real_tokens",
-    ),
-    "from 0 to below 1": (
-        lambda value: 0 <= value < 1,
-        "dropout attention_dropout activation_dropout hidden_dropout input_dropout word_dropout"
-        " weight_dropout",
-    ),
-    "a number above 0": (lambda value: 0 < value < math.inf, "lr_factor halving_epochs"),
-}
-"""What our settings must be: a test, and the names of the settings."""
-
-
-def check_ranges(settings: Any) -> None:
-    """Raise a `UserError` if an attribute of our or fairseq's configuration is out of range."""
-    for text, (holds, names) in RANGES.items():
-        for name in names.split():
-            value = getattr(settings, name, None)
-            if isinstance(value, (int, float)) and not holds(value):
-                raise UserError(f"{flag(name)} {value}: must be {text}")
-    halves = isinstance(settings, Configuration) and settings.positions != "learned"
-    halves |= hasattr(settings, "d_hidden") or getattr(settings, "attention", "none") != "none"
-    if halves and settings.d_model % 2:
-        raise UserError(f"--d-model {settings.d_model}: must be even (sinusoids, two directions)")
 
 
 def head_sizes(cfg: Any) -> tuple[int, int]:

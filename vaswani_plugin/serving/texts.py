@@ -9,8 +9,7 @@ from babel import Locale, UnknownLocaleError
 from starlette.exceptions import HTTPException
 
 from vaswani_plugin.errors import RANGES
-from vaswani_plugin.text.languages import UNSPACED, base_language
-from vaswani_plugin.text.raw_text import has_words, split_sentences
+from vaswani_plugin.text.raw_text import UNSPACED, base_language, has_words, split_sentences
 
 LONGEST_NAME = 40  # most characters of a client's value that an error message repeats
 

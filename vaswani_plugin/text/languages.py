@@ -12,14 +12,6 @@ _NAME = (
     "([a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-(?:[A-Z]{2}|[0-9]{3}))?"
     "(?:-(?:[a-z0-9]{5,8}|[0-9][a-z0-9]{3}))*)"  # script, region, variants
 )
-_CHINESE = frozenset(("cmn", "gan", "hak", "lzh", "nan", "wuu", "yue"))
-UNSPACED = frozenset(("ja", "km", "lo", "my", "th", "zh"))  # without blanks between sentences
-
-
-def base_language(name: str) -> str:
-    """The language that chooses rules: pt of pt-BR, zh of all that are Chinese."""
-    language = name.partition("-")[0]
-    return "zh" if language in _CHINESE else language
 
 
 def check_language(name: str) -> str:

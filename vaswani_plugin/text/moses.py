@@ -14,7 +14,7 @@ from functools import partial
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 
 from vaswani_plugin.files.lines import join_words
-from vaswani_plugin.text.languages import base_language
+from vaswani_plugin.text.raw_text import base_language
 
 composed = partial(unicodedata.normalize, "NFC")  # letter and accent as one character
 

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Sequence
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.languages import UNSPACED, base_language
 
 _NEVER = (
     "\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"  # controls that are no white space
@@ -60,6 +59,8 @@ def remove_invisible(line: str) -> str:
     return line
 
 
+_CHINESE = frozenset(("cmn", "gan", "hak", "lzh", "nan", "wuu", "yue"))
+UNSPACED = frozenset(("ja", "km", "lo", "my", "th", "zh"))  # without blanks between sentences
 _SIGN = re.compile(r"[^\w\s,;:()'\"&/%-]")  # a sign that may end a sentence
 _BLOCK = 5000  # characters at once: sentencex takes the square of their number for some texts
 _NO_END = re.compile(
@@ -69,6 +70,12 @@ _NO_END = re.compile(
 _ORDINAL = re.compile(r"(?<![\w:,])(?:\d{1,3}|[IVXL]+)\.\s*$").search
 _WITHOUT_ORDINALS = ("en", "fr")
 """Languages in which a number with a stop behind it is no ordinal, as it is in most others."""
+
+
+def base_language(name: str) -> str:
+    """The language that chooses rules: pt of pt-BR, zh of all that are Chinese."""
+    language = name.partition("-")[0]
+    return "zh" if language in _CHINESE else language
 
 
 def check_text(text: object, name: str) -> str:
