@@ -183,10 +183,6 @@ class Loaded(NamedTuple):
     task: Mapping[str, Any]
     family: Family
 
-    def searched(self) -> Any:
-        """Take the model for searches; see `search.models.Model`."""
-        return self.family.searched(self.model)
-
 
 def load_model(
     path: Path, data: Path, kind: type[AnySettings], dictionaries: Mapping[str, str]

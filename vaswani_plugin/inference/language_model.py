@@ -72,7 +72,7 @@ class LanguageModel(Pretrained):
     kind = TextSettings
 
     def __init__(self, loaded: Loaded, pipeline: Pipeline, threads: int | None = None) -> None:
-        self.model: TextModel = loaded.searched()
+        self.model: TextModel = loaded.family.searched(loaded.model)
         self.dictionary, self.pipeline = loaded.target, pipeline
         self.tokens_per_sample: int = loaded.task["tokens_per_sample"]
         """Length of a training window."""

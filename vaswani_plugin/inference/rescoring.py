@@ -55,7 +55,10 @@ def load_scorer(paths: Sequence[Path], data: Path, device: torch.device) -> Sear
     for member in members:
         member.model.to(device)
     return SearchEngine(
-        [member.searched() for member in members], members[0].source, members[0].target, device
+        [member.family.searched(member.model) for member in members],
+        members[0].source,
+        members[0].target,
+        device,
     )
 
 

@@ -168,8 +168,8 @@ class TorchEngine(SearchEngine):
         threads: int | None = None,
     ) -> None:
         self.model = loaded.model.to(device=device, dtype=dtype_of(dtype))
-        dictionaries = loaded.source, loaded.target
-        super().__init__([loaded.searched()], *dictionaries, torch.device(device), threads)
+        models = [loaded.family.searched(self.model)]
+        super().__init__(models, loaded.source, loaded.target, torch.device(device), threads)
 
     @torch.no_grad()
     def attention(self, source: Tokens, target: Tokens) -> "RawAttention":

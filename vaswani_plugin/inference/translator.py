@@ -121,8 +121,7 @@ class Translator(Pretrained):
                 used; names it.
             OSError: a file can't be read.
         """
-        options = {"device": device, "dtype": dtype, "threads": threads, "engine": engine}
-        return cls._loaded_by(folder, **options)
+        return cls._loaded_by(folder, device=device, dtype=dtype, threads=threads, engine=engine)
 
     @classmethod
     def of_bundle(cls, bundle: Bundle, *, engine: str | None, **options: Any) -> Self:

@@ -216,11 +216,9 @@ class Ensemble:
     def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
         steps = (member.step(tokens, parents) for member in self.members)
         attentions = [attention for attention in steps if attention is not None]
-        return (
-            sum(attentions[1:], attentions[0]) / len(attentions)
-            if attentions and self.with_attention
-            else None
-        )
+        if not (attentions and self.with_attention):
+            return None
+        return sum(attentions[1:], attentions[0]) / len(attentions)
 
     def keep(self, sentences: Tensor) -> None:
         for member in self.members:

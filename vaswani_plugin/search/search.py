@@ -180,9 +180,8 @@ class Search:
             copies = [copy(tracker) for tracker in trackers]
             for tracker in copies:
                 tracker.keep(torch.arange(len(limits), device=sources.device)[share])
-            part, members = batch.part(share), []
-            for begin in starts:
-                members.append(begin(part, options.beam, with_attention))
+            part = batch.part(share)
+            members = [begin(part, options.beam, with_attention) for begin in starts]
             ensemble = Ensemble(members, self.vocabulary, options.temperature, with_attention)
             rows = first[share], prefix[share], limits[share]
             results[share] = BeamSearch(self, ensemble, copies, *rows).run()
