@@ -160,12 +160,13 @@ def our_search(args: argparse.Namespace, dtype: str) -> Decode:
     return lambda batch: [len(best.tokens) for best, *_ in engine.decode(batch, wanted)]
 
 
-def ctranslate2_search(args: argparse.Namespace) -> Decode:
+def ctranslate2_search(args: argparse.Namespace, dtype: str) -> Decode:
     """CTranslate2's own search over the export, in a process that doesn't import torch."""
     from vaswani_plugin.inference.ctranslate2_engine import import_ctranslate2
 
     device = {"device": "cuda" if args.gpu else "cpu", "intra_threads": args.threads}
-    translator = import_ctranslate2().Translator(str(args.work / "ctranslate2"), **device)
+    model = str(args.work / "ctranslate2")
+    translator = import_ctranslate2().Translator(model, compute_type=dtype, **device)
     least, a, b = lengths(args)
 
     def decode(batch: list[list[str]]) -> list[int]:
@@ -186,7 +187,9 @@ SEARCHES: dict[str, Callable[[argparse.Namespace], Decode]] = {
     "stock": stock_search,
     "ours": lambda args: our_search(args, "float32"),
     "ours-bfloat16": lambda args: our_search(args, "bfloat16"),
-    "ctranslate2": ctranslate2_search,
+    "ctranslate2": lambda args: ctranslate2_search(args, "float32"),
+    "ctranslate2-bfloat16": lambda args: ctranslate2_search(args, "bfloat16"),
+    "ctranslate2-int8": lambda args: ctranslate2_search(args, "int8"),
 }
 
 
@@ -209,12 +212,13 @@ def search_alone(args: argparse.Namespace) -> dict[str, float]:
 
 def usable_engines(args: argparse.Namespace) -> list[str]:
     """The engines that can run here."""
-    names = list(SEARCHES)
-    if not processor.has_bfloat16() and not args.gpu:
-        names.remove("ours-bfloat16")
-    if not find_spec("ctranslate2"):  # an extra
-        names.remove("ctranslate2")
-    return names
+    supported = {f"ours-{t}" for t in ("bfloat16",) if processor.has_bfloat16() or args.gpu}
+    if find_spec("ctranslate2"):  # an extra
+        from vaswani_plugin.inference.ctranslate2_engine import import_ctranslate2
+
+        types = import_ctranslate2().get_supported_compute_types("cuda" if args.gpu else "cpu")
+        supported |= {"ctranslate2"} | {f"ctranslate2-{each}" for each in types}
+    return [name for name in SEARCHES if name in {"stock", "ours"} | supported]
 
 
 def compare(args: argparse.Namespace) -> dict[str, Any]:
