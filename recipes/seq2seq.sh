@@ -10,7 +10,7 @@
 # Batch: 128 sentences; SGD, rate 0.7, halved every half epoch after 5 of 7.5 epochs; gradients clipped
 # to norm 5; 160,000 source and 80,000 target words, all others are <unk>; beam 12, no length penalty.
 # Expected on WMT14 EN-FR, newstest2014: one LSTM 26.17 forwards, 30.59 backwards, ensemble of five
-# 34.81; rescoring the baseline's (33.30) lists of 1,000: 35.61, 35.85, 36.5; oracle about 45.
+# 34.81; rescoring the baseline's (33.30) lists of 1,000: 35.61, 35.85, 36.5; oracle about 45. Not run here.
 #
 # Options of this recipe (--pair en-fr: languages):
 #   --arch NAME             vaswani_seq2seq_lstm (default), vaswani_seq2seq_lstm_tiny

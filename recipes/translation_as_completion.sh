@@ -7,7 +7,7 @@
 # Data: --data DIR has {train,valid,test}.SRC and .TGT, such as the folder raw/ of another recipe.
 # Batch: 4,096 tokens with padding; peak rate 2.5e-3 = lr-factor 0.9 x 128^-0.5 x 1000^-0.5; the loss
 # counts the target alone; the last 5 states are averaged; source and target share 256 tokens.
-# Expected: nothing is published for such small models; docs/results has ours beside an encoder-decoder.
+# Expected: nothing is published for such small models; docs/results/language-models.md has ours.
 #
 # Options of this recipe:
 #   --pair en-de     languages

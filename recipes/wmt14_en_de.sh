@@ -15,7 +15,7 @@
 # Training: 100,000 updates (big: 300,000); the last 5 (20) states, one every 1,500 (600) updates,
 # are averaged; beam 4, alpha 0.6.
 # Expected: 27.3 (base) and 28.4 (big) tokenized BLEU with compounds split (Vaswani et al. 2017,
-# Table 2); users of these settings report 26.6 to 27.1 for base. sacreBLEU is about 1 lower.
+# Table 2). Not run here.
 #
 # Option of this recipe:
 #   --arch NAME     vaswani_base (default), vaswani_big, or any other of `vaswani archs`

@@ -12,7 +12,7 @@
 # Training: 100,000 updates (big: 300,000); the last 5 (20) states, one every 1,500 (600) updates,
 # are averaged; beam 4, alpha 0.6.
 # Expected: tokenized BLEU 38.1 (base); for big the paper prints 41.0 (its text and first versions)
-# and 41.8 (its abstract and Table 2 on arXiv). Moses' -a tokenizes both sides of this score.
+# and 41.8 (its abstract and Table 2 on arXiv). Not run here. Moses' -a tokenizes both sides of this score.
 #
 # Option of this recipe:
 #   --arch NAME     vaswani_base (default), vaswani_big_en_fr, or any other of `vaswani archs`

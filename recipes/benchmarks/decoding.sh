@@ -5,7 +5,7 @@
 #     --bundle work/multi30k/model --lines work/multi30k/raw/test.en
 #   bash recipes/benchmarks/decoding.sh --model CHECKPOINT --data-bin DATA_BIN --sentences 96 --output-length 20 --alone
 #
-# Expected: at least twice stock's speed; base alone at least CTranslate2's in batches.
+# Expected: `vaswani translate`, and the search alone in batches, at least 1.9 times stock's speed.
 set -euo pipefail
 # shellcheck source=recipes/lib/env.sh
 source "$(dirname "$0")/../lib/env.sh"

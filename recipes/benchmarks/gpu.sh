@@ -7,7 +7,7 @@
 #
 # A part that fails is reported, and the others are done; the exit code is then 1. Batch: --max-tokens (25,000
 # where the GPU has 60 GB, else 4,096) x 1 process x update-freq 1. Expected: at least 1.5 times stock's target
-# tokens/s in at most 0.6 of its memory, decoding at least 3 times stock.
+# tokens/s in at most 0.6 of its memory; decoding was not measured yet.
 set -euo pipefail
 
 # shellcheck source=recipes/lib/env.sh
