@@ -5,7 +5,6 @@ import re
 import resource
 import shutil
 import signal
-import time
 
 import pytest
 import torch
@@ -14,9 +13,7 @@ from fairseq.file_io import PathManager
 
 from tests.support.forks import assert_same_weights, updates_in
 from vaswani_plugin.fairseq_plugin.save_folder import choose
-
-TICK = 0.02
-"""Seconds after which a file's time differs."""
+from vaswani_plugin.inference.checkpoints import DIGESTS
 
 
 def copy_of(undisturbed, folder, but=()):
@@ -112,7 +109,6 @@ def test_a_save_that_was_broken_off_harms_nothing(
 def test_what_the_user_put_there_is_used(undisturbed, start, tmp_path):
     """Newer files of more updates lie in the folder, and the training was complete."""
     folder = shutil.copytree(undisturbed, tmp_path / "run")
-    time.sleep(TICK)
     os.replace(folder / "checkpoint1.pt", folder / "checkpoint_last.pt")
     run = start(folder)
     assert run.wait() == 0, run.output()
@@ -134,11 +130,20 @@ def test_without_an_optimizers_state_the_rate_goes_on(undisturbed, start, tmp_pa
     assert "num_updates 13 | lr 0.0276699 |" in run.output()  # 14 x 20^-1.5 x 32^-0.5
 
 
-def test_another_schedule_is_refused(undisturbed, start, tmp_path):
-    folder = copy_of(undisturbed, tmp_path / "run")
-    run = start(folder, "--lr-scheduler", "inverse_sqrt", "--lr", 0.01)
-    assert run.wait() == 1
-    assert "was trained with --lr-scheduler vaswani, not inverse_sqrt, and the" in run.output()
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--lr-scheduler", "inverse_sqrt", "--lr", 0.01), " vaswani, not inverse_sqrt, and the"),
+        ((), "error: the source dictionary of "),
+        (("--reset-optimizer",), "error: the source dictionary of "),
+    ],
+)
+def test_another_schedule_or_dictionary_is_refused(undisturbed, start, tmp_path, flags, said):
+    last = copy_of(undisturbed, tmp_path / "run") / "checkpoint_last.pt"
+    if "dictionary" in said:
+        torch.save(torch.load(last) | {"task_state": {DIGESTS: {"source": "0"}}}, last)
+    run = start(last.parent, *flags)
+    assert run.wait() == 1 and said in run.output()
 
 
 @pytest.mark.parametrize("flags", [(), ("--reset-optimizer", "--reset-dataloader")])
@@ -169,15 +174,14 @@ def test_a_first_start_begins_with_the_named_file(undisturbed, start, tmp_path):
 
 
 def save(path, updates, **changes):
-    """What a start looks at, in a file that is newer than those before."""
-    time.sleep(TICK)
+    """What a start looks at, in a file as old as the others."""
     state = {
         "extra_state": {"train_iterator": {"epoch": 1}},
         "last_optimizer_state": {"state": torch.zeros(300)},
         "optimizer_history": [{"num_updates": updates}],
     }
     torch.save(state | changes, path)
-    os.utime(path, (1, 1))  # as a copy that keeps its time
+    os.utime(path, (1, 1))
 
 
 @pytest.fixture

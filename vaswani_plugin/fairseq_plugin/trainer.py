@@ -81,7 +81,7 @@ class VaswaniTrainer(Trainer):
         that is damaged or missing. Without an optimizer's state the update number is that of the
         checkpoint; fairseq would begin with 0. A training that has done all its updates ends after
         loading; fairseq would do one more. A `UserError` if the folder is in use or has come
-        further than `filename`, no checkpoint can be used, or it has another schedule.
+        further than `filename`, no checkpoint can be used, or its schedule or dictionaries differ.
         """
         options, file = self.cfg.checkpoint, Path(filename)
         # fairseq's broadcast pickles classes that torch.load refuses, upstream #5610
@@ -106,7 +106,9 @@ class VaswaniTrainer(Trainer):
                 " --save-dir, in a folder that they share"
             )
         resets = (reset_optimizer, reset_lr_scheduler)
-        state = save_folder.contents(chosen) if is_seen and not reset_optimizer else {}
+        state = save_folder.contents(chosen) if is_seen else {}
+        self.task.load_state_dict(state.get("task_state") or {})  # ours refuse other dictionaries
+        state = {} if reset_optimizer else state
         further = save_folder.updates_of(save_folder.contents(last)) if file != last else 0
         if further > save_folder.updates_of(state) and not options.no_save:
             raise UserError(
