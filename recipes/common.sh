@@ -158,7 +158,10 @@ step() { # NAME COMMAND...: does it once
   shift
   if ((node_rank > 0)) && { [[ -n $finish ]] || ! is_training "$name"; }; then return; fi
   if [[ $from == "$name" ]] || { [[ -n $continue ]] && is_training "$name"; }; then from='' again=1; fi
-  if [[ -n $dry_run ]]; then printf '%s' "$name:" && printf ' %q' "$@" && echo && return; fi
+  if [[ -n $dry_run ]]; then
+    printf '%s' "$name:" && printf ' %q' "$@" && echo
+    if [[ $name == "$until" ]]; then exit 0; else return 0; fi
+  fi
   key=$(printf '%q ' "$@" && declare -f "$1" || true)
   for file in "$work WORK" "$root ROOT"; do key=${key//"$(printf %q "${file% *}")"/${file##* }}; done
   if [[ -n $again ]]; then rm -f "$stamp" "$stamp.begun"; fi
