@@ -127,13 +127,13 @@ def test_validate_takes_the_task_of_the_checkpoint(tmp_path):
 def test_help_lists_the_flags_of_the_named_model_and_its_task(flags, listed, absent, capsys):
     with pytest.raises(SystemExit) as exit:
         options.parse_args_and_arch(options.get_training_parser(), list(flags))
-    lines = [line.split() for line in capsys.readouterr().out.split("\n")]
-    flags = {words[0] for words in lines if words and words[0].startswith("--")}
+    flags = {line.split()[0] for line in capsys.readouterr().out.split("\n") if line.strip()}
     assert exit.value.code == 0 and flags >= set(listed) and absent not in flags
+    with pytest.raises(ValueError, match="--arch: give"):
+        options.parse_args_and_arch(options.get_training_parser(), ["DATA", "--nope"])
 
 
 def test_languages_of_a_tokenizer_are_the_datas(toy_data_bin):
-    parser = options.get_generation_parser()
-    flags = ("--path", "x", "--tokenizer", "moses")
+    parser, flags = options.get_generation_parser(), ("--path", "x", "--tokenizer", "moses")
     found = options.parse_args_and_arch(parser, [str(toy_data_bin), *flags])
     assert (found.source_lang, found.target_lang) == ("src", "tgt")

@@ -139,7 +139,7 @@ def complete_command_lines() -> None:
 
     With ``--bf16`` fairseq assumes a TPU. fairseq-validate without ``--task`` ends in "KeyError:
     None", although it takes the task from the checkpoint; ``--tokenizer moses`` without languages
-    ends in one of Hydra's.
+    ends in one of Hydra's, fairseq-train without ``--arch`` in a nameless RuntimeError.
     """
 
     @patch(options, "parse_args_and_arch")
@@ -160,6 +160,8 @@ def complete_command_lines() -> None:
             if len(rest) < len(arguments) and arch in ARCH_MODEL_REGISTRY:
                 original(parser, [*rest, "DATA"], *args, **kwargs | {"parse_known": True})
                 parser.parse_args(["--help"])
+            if not (arch or parser.get_default("arch") or len(rest) < len(arguments)):
+                raise UserError("--arch: give an architecture, such as vaswani_base")
         parsed = original(parser, input_args, *args, **kwargs)
         flags = parsed[0] if isinstance(parsed, tuple) else parsed
         languages = [getattr(flags, f"{side}_lang", None) for side in ("source", "target")]
