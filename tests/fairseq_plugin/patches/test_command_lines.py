@@ -127,7 +127,7 @@ def test_validate_takes_the_task_of_the_checkpoint(tmp_path):
 def test_help_lists_the_flags_of_the_named_model_and_its_task(flags, listed, absent, capsys):
     with pytest.raises(SystemExit) as exit:
         options.parse_args_and_arch(options.get_training_parser(), list(flags))
-    flags = {line.split()[0] for line in capsys.readouterr().out.split("\n") if line.strip()}
+    flags = set(re.findall(r"^ *(--[\w-]+)", capsys.readouterr().out, re.MULTILINE))
     assert exit.value.code == 0 and flags >= set(listed) and absent not in flags
     with pytest.raises(ValueError, match="--arch: give"):
         options.parse_args_and_arch(options.get_training_parser(), ["DATA", "--nope"])
