@@ -98,10 +98,10 @@ def read_rows(path: Path) -> list[Row]:
 def choose(rows: list[Row], names: list[str]) -> list[Row]:
     """The rows of these names or groups, in the file's order; without names, all."""
     chosen = {n: [r for r in rows if r.name == n or r.name.startswith(f"{n}_")] for n in names}
-    for name, rows_of in chosen.items():
-        if not rows_of:
+    for name, matching in chosen.items():
+        if not matching:
             raise UserError(f"{name}: no row; the rows are {' '.join(row.name for row in rows)}")
-    return [row for row in rows if not names or any(row in rows_of for rows_of in chosen.values())]
+    return [row for row in rows if not names or any(row in each for each in chosen.values())]
 
 
 class Runner:
@@ -190,8 +190,8 @@ class Runner:
             command += ["--gen-subset", "valid", "--max-tokens", "8192", "--remove-bpe"]
             self.execute([*command, *self.device_flags, *row.translate], part)
             part.rename(output)
-        output_of = read_generate_output(output)
-        return tokenized_score(output_of.hypotheses, [output_of.references])
+        generated = read_generate_output(output)
+        return tokenized_score(generated.hypotheses, [generated.references])
 
     def costs(self, names: list[str]) -> list[list[dict[str, float]]]:
         """By training FLOPs, minutes and BLEU at each validation; none without --eval-bleu."""

@@ -1,6 +1,7 @@
-"""Mistakes that users can correct themselves, and what a number may be.
+"""Mistakes that users can correct themselves, and what the numbers of an inference may be.
 
-One table of ranges serves Python, the command line, HTTP and fairseq's flags.
+One table of ranges serves Python, the command line, HTTP and fairseq's flags of generation; those
+of a training's settings are in `fairseq_plugin.configurations`.
 """
 
 from collections.abc import Callable

@@ -212,13 +212,15 @@ def search_alone(args: argparse.Namespace) -> dict[str, float]:
 
 def usable_engines(args: argparse.Namespace) -> list[str]:
     """The engines that can run here."""
-    supported = {f"ours-{t}" for t in ("bfloat16",) if processor.has_bfloat16() or args.gpu}
+    supported = {"stock", "ours"}
+    if processor.has_bfloat16() or args.gpu:
+        supported.add("ours-bfloat16")
     if find_spec("ctranslate2"):  # an extra
         from vaswani_plugin.inference.ctranslate2_engine import import_ctranslate2
 
         types = import_ctranslate2().get_supported_compute_types("cuda" if args.gpu else "cpu")
-        supported |= {"ctranslate2"} | {f"ctranslate2-{each}" for each in types}
-    return [name for name in SEARCHES if name in {"stock", "ours"} | supported]
+        supported |= {"ctranslate2", *(f"ctranslate2-{each}" for each in types)}
+    return [name for name in SEARCHES if name in supported]
 
 
 def compare(args: argparse.Namespace) -> dict[str, Any]:

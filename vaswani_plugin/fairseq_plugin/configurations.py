@@ -53,7 +53,7 @@ def fairseq_dataclass(family: Family, model: type) -> type[FairseqDataclass]:
     return make_dataclass("Config", made, bases=(FairseqDataclass,), namespace=names)
 
 
-RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
+SETTINGS: dict[str, tuple[Callable[[float], bool], str]] = {
     "at least 1": (
         lambda value: 1 <= value < math.inf,
         "d_model d_hidden d_ff units layers encoder_layers decoder_layers heads d_k d_v"
@@ -73,9 +73,9 @@ RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
 """What our settings must be: a test, and the names of the settings."""
 
 
-def check_ranges(settings: Any) -> None:
+def check_settings(settings: Any) -> None:
     """Raise a `UserError` if an attribute of our or fairseq's configuration is out of range."""
-    for text, (holds, names) in RANGES.items():
+    for text, (holds, names) in SETTINGS.items():
         for name in names.split():
             value = getattr(settings, name, None)
             if isinstance(value, (int, float)) and not holds(value):
@@ -97,5 +97,5 @@ def configuration_of(cfg: Any, configuration: type[Chosen], **others: Any) -> Ch
     values = {name: getattr(cfg, name) for name in names} | others
     plain = {n: str(v) if isinstance(v, enum.Enum) else v for n, v in values.items()}
     made = configuration(**plain)
-    check_ranges(made)
+    check_settings(made)
     return made

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin import preemption, save_folder
-from vaswani_plugin.fairseq_plugin.configurations import check_ranges
+from vaswani_plugin.fairseq_plugin.configurations import check_settings
 from vaswani_plugin.fairseq_plugin.defaults import PAPER_VALUES, report
 from vaswani_plugin.fairseq_plugin.patches.distribution import is_under_torchrun
 from vaswani_plugin.inference.checkpoints import mismatches_explained
@@ -63,7 +63,7 @@ class VaswaniTrainer(Trainer):
             )
         for settings in (cfg.optimizer, cfg.lr_scheduler, cfg.task):
             if str(getattr(settings, "_name", None)).startswith("vaswani"):
-                check_ranges(settings)
+                check_settings(settings)
         super().__init__(cfg, *args)
         self.preemption = preemption.REQUEST
         self.nonfinite = self.nonfinite_in_a_row = 0
