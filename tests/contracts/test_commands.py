@@ -3,6 +3,7 @@
 import os
 import re
 import resource
+import select
 import signal
 import sys
 import time
@@ -13,7 +14,7 @@ import pytest
 
 from tests.conftest import fairseq_environment
 from tests.contracts.conftest import COMMANDS, arguments
-from tests.support.commands import Ended, Fork, run_python, vaswani
+from tests.support.commands import Ended, Fork, run_python, vaswani, wait_for
 from vaswani_plugin.cli.__main__ import main
 
 TEXTS = [(name, text) for name, command in COMMANDS.items() for text in command.texts]
@@ -150,14 +151,10 @@ def test_ctrl_c_ends_quietly(world, tmp_path, name):
     os.mkfifo(pipe)
     given = arguments(name, world, tmp_path, **{COMMANDS[name].texts[-1]: pipe})
     fork = Fork(lambda: sys.exit(main(given)))
-    writer, end = None, time.monotonic() + 120
-    while writer is None:
-        assert time.monotonic() < end, fork.output()
-        try:
-            writer = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:  # no reader yet
-            assert fork.process.is_alive(), fork.output()
-            time.sleep(0.01)
+    writer = os.open(pipe, os.O_RDWR)
+    os.write(writer, b"a")
+    wait_for(lambda: not select.select([writer], [], [], 0)[0], said=fork.output)
+    time.sleep(0.5)  # Python acts on a signal between two reads only after the second
     os.kill(fork.pid, signal.SIGINT)
     done = fork.wait()
     os.close(writer)
