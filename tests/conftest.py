@@ -100,6 +100,7 @@ KNOWN_WARNINGS = (
     "ignore:(.torch.nn.utils.weight_norm|.torch.cuda.amp|Using non-full backward hooks)",
     "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning",
     "ignore:overflow encountered in scalar subtract:RuntimeWarning:fairseq",
+    "ignore:This process .* is multi-threaded, use of fork:DeprecationWarning",  # tests' own
     "ignore:('pin_memory' argument|torch.cuda.amp.GradScaler is enabled|TF32 acceleration)",
 )
 
