@@ -129,6 +129,7 @@ class _FusedLoss(torch.autograd.Function):
         room, wide, part = features.new_empty(rows, len(weight)), None, None
         if real is None and dtype != features.dtype:
             wide, part = torch.empty_like(room, dtype=dtype), torch.empty_like(weight)
+            wide_part = torch.empty_like(weight, dtype=dtype)
         weight_sum = weight.sum(dim=0, dtype=dtype)  # sum_j z_j = features . weight_sum
         # separate tensors, not views: fairseq multiplies a dummy batch's loss by 0 in place
         loss, nll = (features.new_zeros((), dtype=dtype) for _ in range(2))
@@ -162,7 +163,8 @@ class _FusedLoss(torch.autograd.Function):
             if of_weight is not None and is_transposed:
                 of_weight += product(x.t(), of_logits.t())
             elif of_weight is not None and dtype != x.dtype:
-                of_weight += product(of_logits.t(), x.t(), out=part)
+                of_part = product(of_logits.t(), x.t(), out=part)
+                of_weight += of_part if wide is None else wide_part.copy_(of_part)
             elif of_weight is not None:
                 torch.addmm(of_weight, of_logits.t(), x, out=of_weight)
         if of_features is not None:
