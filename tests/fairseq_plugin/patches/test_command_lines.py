@@ -81,7 +81,9 @@ def test_generating_is_quiet_and_complete(toy_data_bin, stock_checkpoint, tmp_pa
         **{"capture_output": True, "text": True, "env": fairseq_environment()},
     )
     assert run.returncode == 0, run.stderr
-    assert not re.search("warning|DEBUG", run.stderr + run.stdout)
+    # newer PyTorch's word on fairseq's own code comes before any plugin is loaded
+    stderr = re.sub(r".*`torch\.jit\.script` is deprecated.*\n.*\n", "", run.stderr)
+    assert not re.search("warning|DEBUG", stderr + run.stdout)
     (tmp_path / "output").write_text(run.stdout)
     assert len(read_generate_output(tmp_path / "output").references) == 60
     assert sorted(int(n) for n in re.findall(r"^H-(\d+)", run.stdout, re.M)) == list(range(60))
