@@ -14,7 +14,7 @@
 #   to 100,000    4,000   vaswani_tiny     0.3      4,096       1,000    3.5e-3     20,000
 #   to 1 mill.    8,000   vaswani_tiny     0.1      8,192       2,000    5.0e-3     50,000
 #   more         32,000   vaswani_base     0.1      4,096 x 8   4,000    7.0e-4    100,000
-# Expected: nothing is published for your text; docs/results/own-text.md has 10,000 pairs of Tatoeba.
+# Expected: nothing is published for your text; docs/results/own-text.md has 2,000 to 40,000 pairs of Tatoeba.
 #
 # Options of this recipe:
 #   --train FILE [FILE]     a source and a target file, or one with source <tab> target; plain or .gz
