@@ -63,9 +63,13 @@ def counted_flops(model: torch.nn.Module, *arguments: torch.Tensor) -> int:
         return 2 * x[0] * x[1] * math.prod(weight)
 
     counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.conv_tbc: conv_tbc})
-    plain = torch.backends.mkldnn.flags(enabled=False, allow_tf32=False)
-    with torch.no_grad(), plain, sdpa_kernel(SDPBackend.MATH), counter:
-        model(*arguments)
+    onednn: Any = torch.backends.mkldnn  # its `flags` differ by PyTorch's version
+    before, onednn.enabled = onednn.enabled, False
+    try:
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
+            model(*arguments)
+    finally:
+        onednn.enabled = before
     return counter.get_total_flops()
 
 
