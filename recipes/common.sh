@@ -120,9 +120,11 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
 leave() { exit $((128 + $(kill -l "$stopped"))); }
 
 pass_on() { # SIGNAL: to all processes of the step, which may save before they end
+  local before=$stopped
   stopped=$1 signaled=1
   if [[ -z $child ]]; then leave; fi
-  kill -s "$1" -- "-$child" 2>/dev/null || true
+  # `timeout` sends its signal twice; a second Ctrl-C ends at once
+  [[ $1 == "$before" && $1 != INT ]] || kill -s "$1" -- "-$child" 2>/dev/null || true
 }
 
 ended() { # says where a step failed or was stopped, and why
