@@ -1,9 +1,13 @@
 """Training, evaluation and search only launch kernels: they run on `meta`, where waiting raises."""
 
+import re
+
 import meta
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.conftest import REPO
 from vaswani_plugin.model.families import ELSEWHERE
 
 LENGTHS = {"equal": [7, 7, 7], "longest first": [7, 5, 2], "any order": [5, 7, 2], "unknown": None}
@@ -67,3 +71,28 @@ def test_every_model_only_launches_kernels(name, training, counted):
                 loss, _, _ = meta.make_criterion(task)(model, sample)
         assert loss.device == meta.META and loss.shape == ()
         assert len(counted) == (family.model in meta.RECURRENT and lengths is None)
+
+
+class Counted(TorchDispatchMode):
+    """Counts the functions that compute: each is a kernel or more on a GPU."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        aliases = [returned.alias_info for returned in function._schema.returns]
+        is_view = all(alias and not alias.is_write for alias in aliases)
+        self.count += not (is_view or re.search("unsafe_view|empty", function.name()))
+        return function(*args, **kwargs or {})
+
+
+def test_the_functions_of_an_update():
+    """docs/how-to/gpu.md says how many base's forward and backward pass call."""
+    family, row = meta.ROWS["vaswani_base"]
+    task = meta.make_meta_task(family)
+    model = meta.make_meta_model(family, row, task).train()
+    with Counted() as counted, meta.launches_only():
+        loss, _, _ = meta.make_criterion(task)(model, meta.make_meta_sample(model))
+        forward = counted.count
+        loss.backward()
+    page = (REPO / "docs" / "how-to" / "gpu.md").read_text(encoding="utf-8")
+    assert f"{forward:,} of PyTorch's functions, backward {counted.count - forward:,}" in page
