@@ -246,7 +246,7 @@ binarize() { # FOLDER FLAG...: FOLDER/{train,valid,test} as fairseq-preprocess b
 }
 
 train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its log is WORK/logs/train.log
-  local each=$((workers / nodes)) more=() shown=() command
+  local each=$((workers / nodes)) more=() shown=() command line
   if [[ -n ${pair-} && " $* " != *" --task "* ]]; then # each validation translates some sentences, and shows three
     shown=(--eval-bleu --eval-bleu-sentences 200 --eval-bleu-print-samples --eval-bleu-remove-bpe)
     shown+=(--eval-bleu-args '{"beam": 1, "max_len_a": 2, "max_len_b": 10}') # at first a model ends no sentence
@@ -266,19 +266,22 @@ train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its l
     grep -qs ' amx_bf16' /proc/cpuinfo; then
     command+=(--amp) && say "products in bfloat16 (--amp), which is faster here; --float32 trains without" 2>&3
   fi
-  if ((gpus == 0)) && [[ " ${command[*]} " =~ \ --distributed-world-size[=\ ]([1-9][0-9]*) ]]; then # they share the cores
+  line=" ${command[*]} "
+  if ((gpus == 0)) && [[ $line =~ \ --distributed-world-size[=\ ]([1-9][0-9]*) ]]; then # they share the cores
     export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$((($(getconf _NPROCESSORS_ONLN) - 1) / BASH_REMATCH[1] + 1))}"
+  elif ((gpus == 0 && nodes == 1)) && [[ -z ${OMP_NUM_THREADS-} && ${line##* --arch } == vaswani_tiny\ * &&
+    $line =~ .*\ --update-freq[=\ ]([1-9][0-9]*) ]]; then # of a small model processes are faster than threads
+    each=$(getconf _NPROCESSORS_ONLN)
+    while ((BASH_REMATCH[1] % each)); do each=$((each - 1)); done
+    ((each == 1)) || export OMP_NUM_THREADS=$((($(getconf _NPROCESSORS_ONLN) - 1) / each + 1))
+    command+=(--update-freq $((BASH_REMATCH[1] / each)))
   fi
   # Freed blocks of 4 MiB and more go back to the system at once; holes would take half as much again.
-  if [[ " ${command[*]} " == *" --checkpoint-activations "* ]]; then
-    export GLIBC_TUNABLES=$GLIBC_TUNABLES:glibc.malloc.mmap_threshold=4194304
-  fi
+  [[ $line != *" --checkpoint-activations "* ]] || export GLIBC_TUNABLES=$GLIBC_TUNABLES:glibc.malloc.mmap_threshold=4194304
   if ((nodes > 1)); then
     command=(torchrun --nnodes "$nodes" --node-rank "$node_rank" --nproc-per-node "$each"
       --master-addr "${master%:*}" --master-port "${master##*:}" --rdzv-conf timeout=43200 --no-python "${command[@]}")
-  elif ((each > 1)); then
-    command+=(--distributed-world-size "$each")
-  fi
+  elif ((each > 1)); then command+=(--distributed-world-size "$each"); fi
   "${command[@]}" | python "$root/recipes/lib/steps.py" progress "$log" 2>&3 3>&-
 }
 

@@ -10,9 +10,9 @@
 # on small data); WORK/corpus.json says what was dropped and why.
 # Batch and training by the number of training pairs; the 5 best states are averaged:
 #   pairs        pieces   architecture     dropout  max-tokens  warm-up  peak rate  at most
-#   to 10,000     4,000   vaswani_tiny     0.3      2,048         400    2.5e-3      5,000 updates
-#   to 100,000    4,000   vaswani_tiny     0.3      4,096       1,000    3.5e-3     20,000
-#   to 1 mill.    8,000   vaswani_tiny     0.1      8,192       2,000    5.0e-3     50,000
+#   to 10,000     4,000   vaswani_tiny     0.3        512 x 4     400    2.5e-3      5,000 updates
+#   to 100,000    4,000   vaswani_tiny     0.3      1,024 x 4   1,000    3.5e-3     20,000
+#   to 1 mill.    8,000   vaswani_tiny     0.1      2,048 x 4   2,000    5.0e-3     50,000
 #   more         32,000   vaswani_base     0.1      4,096 x 8   4,000    7.0e-4    100,000
 # Expected: nothing is published for your text; docs/results/own-text.md has 2,000 to 40,000 pairs of Tatoeba.
 #
@@ -43,13 +43,13 @@ languages "$pair"
 step clean python "$prep/own_text.py" --pair "$pair" "${files[@]}" ${columns:+--columns "$columns"} --output "$work/raw" --report "$work/corpus.json"
 if [[ -n $dry_run ]]; then pairs=0; else pairs=$(wc -l <"$work/raw/train.$source"); fi
 if ((pairs <= 10000)); then
-  pieces=4000 interval=250 training=(--arch vaswani_tiny --dropout .3 --max-tokens 2048 --warmup-updates 400 --lr-factor .5657 --max-update 5000)
+  pieces=4000 tokens=512 batches=4 interval=250 training=(--arch vaswani_tiny --dropout .3 --warmup-updates 400 --lr-factor .5657 --max-update 5000)
 elif ((pairs <= 100000)); then
-  pieces=4000 interval=250 training=(--arch vaswani_tiny --dropout .3 --max-tokens 4096 --warmup-updates 1000 --lr-factor 1.2649 --max-update 20000)
+  pieces=4000 tokens=1024 batches=4 interval=250 training=(--arch vaswani_tiny --dropout .3 --warmup-updates 1000 --lr-factor 1.2649 --max-update 20000)
 elif ((pairs <= 1000000)); then
-  pieces=8000 interval=1000 training=(--arch vaswani_tiny --dropout .1 --max-tokens 8192 --warmup-updates 2000 --lr-factor 2.5298 --max-update 50000)
+  pieces=8000 tokens=2048 batches=4 interval=1000 training=(--arch vaswani_tiny --dropout .1 --warmup-updates 2000 --lr-factor 2.5298 --max-update 50000)
 else
-  pieces=32000 interval=1500 training=(--arch vaswani_base --dropout .1 --max-tokens 4096 --update-freq $((workers < 8 ? 8 / workers : 1)) --max-update 100000)
+  pieces=32000 tokens=4096 batches=8 interval=1500 training=(--arch vaswani_base --dropout .1 --max-update 100000)
 fi
 model=$work/pieces.model dictionary=$work/dictionary patience=8
 if [[ -n $init_from ]]; then
@@ -65,6 +65,9 @@ else
 fi
 step pieces every raw pieces python "$prep/wordpiece.py" apply --model "$model"
 step binarize binarize "$work/pieces" --dictionary "$dictionary"
+# An update of batches of several lengths learns faster than one batch of as many tokens.
+if [[ -z $dry_run ]] && ! awk 'NF > 510 { exit 1 }' "$work/pieces"/*.* && ((tokens == 512)); then tokens=1024 batches=2; fi
+training+=(--max-tokens "$tokens" --update-freq $((workers < batches ? batches / workers : 1)))
 bleu=sentencepiece # undone for BLEU, but where text has no spaces between words
 if [[ -z $dry_run ]] && (($(grep -c '[^ ] [^ ]' "$work/raw/train.$target") * 2 < pairs)); then bleu=--eval-tokenized-bleu; fi
 step train train "${training[@]}" --eval-bleu-sentences 500 --eval-bleu-remove-bpe $bleu \

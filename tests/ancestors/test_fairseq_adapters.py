@@ -69,9 +69,8 @@ def test_logits_and_attention_are_the_references(task, kind, sharing):
         np.testing.assert_allclose(numbers(extra["attn"][0][0]), alpha, **EXACT)
     else:
         assert extra["attn"] == [None]
-    features, _ = model(
-        torch.tensor([source]), torch.tensor([6]), torch.tensor([target]), features_only=True
-    )
+    pair = torch.tensor([source]), torch.tensor([6]), torch.tensor([target])
+    features, _ = model(*pair, features_only=True)
     found = numbers(features[0] @ model.projection_weight.T)  # as a loss that projects itself does
     np.testing.assert_allclose(found, expected, **EXACT)
 

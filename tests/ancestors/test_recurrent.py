@@ -84,9 +84,8 @@ def test_attention_is_the_references():
 
 @pytest.mark.parametrize("feeding", [False, True])
 def test_going_on_from_a_state_is_one_sequence(feeding):
-    decoder = exact(
-        recurrent.RecurrentDecoder, WIDTH, 2, 0.0, recurrent.DotAttention(WIDTH).double(), feeding
-    )
+    dot = recurrent.DotAttention(WIDTH).double()
+    decoder = exact(recurrent.RecurrentDecoder, WIDTH, 2, 0.0, dot, feeding)
     x, memory = random(2, 6, WIDTH), random(2, 5, WIDTH, seed=3)
     start = tuple(random(2, 2, 2, WIDTH, seed=4).unbind())
     whole, alpha, end = decoder(x, start, memory)

@@ -40,9 +40,8 @@ def test_logits_are_those_of_the_loops(layers):
     weights = [lstm_weights(lstm)[0] for lstm in model.lstms]
     read = [E**0.5 * embedding[word] for word in text]
     outputs, state = reference.lstm(read, weights, reference.zeros(weights))
-    np.testing.assert_allclose(
-        numbers(model(text[None])[0]), np.stack(outputs) @ embedding.T, **EXACT
-    )
+    expected = np.stack(outputs) @ embedding.T
+    np.testing.assert_allclose(numbers(model(text[None])[0]), expected, **EXACT)
     _, found = model.read(text[None])
     for (h, c), (expected_h, expected_c) in zip(found, state, strict=True):
         np.testing.assert_allclose(numbers(h[0]), expected_h, **EXACT)

@@ -67,9 +67,7 @@ def test_known_lengths_change_no_loss_and_no_gradient(window, lengths):
 
 
 @pytest.mark.parametrize("sources", [[[5, 6, 7], [8, 9, 4]], [[5, 6, 7], [8]]])
-def test_only_padded_sources_are_masked_in_the_search(
-    sources, as_on_a_device, attentions, monkeypatch
-):
+def test_the_search_masks_padded_sources_alone(sources, as_on_a_device, attentions, monkeypatch):
     """On a device, too, where a look at the padding would wait."""
     biases = []
     read = packed_layers.PackedAttention._read

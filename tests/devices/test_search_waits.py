@@ -41,9 +41,8 @@ for kind in sorted(meta.KINDS):
 def test_a_decoder_advances(name, window, make):
     family, row = meta.ROWS[name]
     task = meta.make_meta_task(family)
-    model = meta.make_meta_model(
-        family, row, task, attention_window=window, **meta.shallow(family)
-    ).eval()
+    sizes = {"attention_window": window, **meta.shallow(family)}
+    model = meta.make_meta_model(family, row, task, **sizes).eval()
     sources = meta.make_meta_sample(model)["net_input"]["src_tokens"]
     translates = make is not text_model
     lengths = np.full(len(sources), sources.size(1) - translates)

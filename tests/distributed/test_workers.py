@@ -108,9 +108,8 @@ def test_another_number_of_workers_goes_on(flags_of_tasks, alone, workers, tmp_p
     begun = train(tmp_path, *flags, *frequency[workers], "--max-update", 6, workers=workers)
     others = 3 - workers
     end = train(tmp_path, *flags, *frequency[others], "--max-update", FEW, workers=others)
-    assert begun.code == 0 and f"batches of {workers} workers with {others}" in end.log, (
-        begun.log + end.log
-    )
+    said = f"batches of {workers} workers with {others}"
+    assert begun.code == 0 and said in end.log, begun.log + end.log
     whole = Training(end.code, begun.losses + end.losses, end.folder, end.log)
     assert_same_training(alone, whole)
 

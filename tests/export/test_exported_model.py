@@ -121,7 +121,7 @@ class Later(SinusoidalPositions):
         ("language model", "SinusoidalPositions", Later, ""),
     ],
 )
-def test_what_computes_something_else_is_refused(
+def test_what_computes_otherwise_is_refused(
     made, tmp_path, capsys, monkeypatch, to, name, kind, message
 ):
     """By its name, and nothing is left. ONNX follows the modules, as GPT's positions do."""
@@ -164,9 +164,7 @@ def test_the_type_of_a_checkpoint_is_kept_and_compared_in_float32(made, tmp_path
         ("huggingface", "transformers"),
     ],
 )
-def test_without_its_package_an_export_names_the_remedy(
-    made, tmp_path, capsys, monkeypatch, to, module
-):
+def test_without_its_package_it_names_the_remedy(made, tmp_path, capsys, monkeypatch, to, module):
     monkeypatch.setitem(sys.modules, module, None)
     flags = ["--model", str(made), "--output", str(tmp_path / "out")]
     assert main(["export", "--to", to, *flags]) == 1

@@ -88,9 +88,8 @@ def convert(state: dict, task: SimpleNamespace) -> tuple[dict, dict]:
     """Weights and configuration of ours."""
     options = conversion.stock_options(state)
     config = conversion.our_config(options)
-    weights = conversion.import_weights(
-        state, options, task.source_dictionary, task.target_dictionary
-    )
+    dictionaries = task.source_dictionary, task.target_dictionary
+    weights = conversion.import_weights(state, options, *dictionaries)
     return weights, config
 
 
@@ -186,9 +185,8 @@ def ours_with(task: SimpleNamespace, **changes) -> tuple[VaswaniTransformer, dic
 
 def exported(state: dict, **options) -> dict:
     weights, flags = conversion.stock_model(state["model"], conversion.our_model(state), **options)
-    return conversion.checkpoint_of(
-        weights, {"_name": "transformer", **flags}, {"_name": "translation"}, 3
-    )
+    model = {"_name": "transformer", **flags}
+    return conversion.checkpoint_of(weights, model, {"_name": "translation"}, 3)
 
 
 def loaded_by_fairseq(state: dict, task: SimpleNamespace) -> TransformerModel:

@@ -93,9 +93,7 @@ def killed_in_save(number):
         (2, 4, "Loaded checkpoint {}/checkpoint_last.pt (epoch 1 @ 4 updates)"),
     ],
 )
-def test_a_save_that_was_broken_off_harms_nothing(
-    undisturbed, start, tmp_path, number, last, resumed
-):
+def test_a_broken_off_save_harms_nothing(undisturbed, start, tmp_path, number, last, resumed):
     folder = tmp_path / "run"
     assert start(folder, fault=killed_in_save(number)).wait() == -signal.SIGKILL
     found = folder / "checkpoint_last.pt"

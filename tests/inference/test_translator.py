@@ -189,9 +189,8 @@ def test_help_shows_every_option_and_its_default(method, shown):
     parameters = inspect.signature(method).parameters
     assert {name: parameters[name].default for name in shown} == shown
     assert "beem" not in parameters and "options" not in parameters
-    (keywords,) = typing.get_args(
-        typing.get_overloads(method.__wrapped__)[1].__annotations__["options"]
-    )
+    overload = typing.get_overloads(method.__wrapped__)[1]
+    (keywords,) = typing.get_args(overload.__annotations__["options"])
     known = {*keywords.__annotations__, *[*parameters][:2], "progress"}
     assert known == set(parameters)
 

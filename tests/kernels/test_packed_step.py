@@ -128,9 +128,8 @@ def model():
 
 @pytest.fixture
 def generator(model):
-    return search_setup.make_generator(
-        search_setup.make_translation_task(SYMBOLS), [model], max_len_b=6
-    )
+    task = search_setup.make_translation_task(SYMBOLS)
+    return search_setup.make_generator(task, [model], max_len_b=6)
 
 
 def translate(generator):
@@ -250,9 +249,8 @@ def only_the_latest_five(queries, keys, window=0, device=None):
 def two_residuals(layer, x, memory, self_mask, memory_mask, is_causal, caches, **needed):
     y, _ = layer.self_attention(x, mask=self_mask, is_causal=is_causal, cache=caches[0])
     need_weights = needed["need_cross_weights"]
-    z, weights = layer.cross_attention(
-        x, memory, mask=memory_mask, cache=caches[1], need_weights=need_weights
-    )
+    options = {"mask": memory_mask, "cache": caches[1], "need_weights": need_weights}
+    z, weights = layer.cross_attention(x, memory, **options)
     x = layer.cross_attention_norm(layer.self_attention_norm(x, y), z)
     return layer.feed_forward_norm(x, layer.feed_forward(x)), None, weights
 

@@ -173,9 +173,7 @@ def rows(sources: list[str], **options) -> dict[str, list]:
 
 def test_words_are_those_of_13a_or_characters_where_nothing_divides_words(tmp_path: Path) -> None:
     training = tmp_path / "train"
-    training.write_text(
-        "The dog barks.\nThe dog sleeps.\nthe cat\n房子在山上。\n", encoding="utf-8"
-    )
+    training.write_text("The dog barks.\nThe dog sleeps.\nthe cat\n房子在山上。\n", "utf-8")
     sources = ["A dog, a cat." * 2, "A dog , a cat . " * 2, "房子在山上，离海不远。", ""]
     assert rows(sources) == {"by_length": [("11-20", 3)]}
     sources = ["The dog.", "The dog barks.", "The bird.", "", "the", "山上的房子"]

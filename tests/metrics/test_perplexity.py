@@ -52,9 +52,8 @@ def test_a_figure_needs_its_unit_of_the_text():
 def test_what_a_model_of_another_text_cannot_know(tmp_path):
     (tmp_path / "text").write_text("a c\na <s>\n")
     write_dictionary([("a", 1)], tmp_path / "dict.txt")
-    pipeline = Pipeline(
-        Settings("en", "de", False, False, tokenizer="none", subwords="none"), tmp_path
-    )
+    settings = Settings("en", "de", False, False, tokenizer="none", subwords="none")
+    pipeline = Pipeline(settings, tmp_path)
     dictionary = Dictionary.load(tmp_path / "dict.txt")
     text = read_scored_text(tmp_path / "text", dictionary, pipeline, True)
     assert text.tokens.unknown == 1

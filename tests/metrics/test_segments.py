@@ -32,13 +32,11 @@ D-0\t-0.5\t
 H-art is no hypothesis
 Generate test with beam=4: BLEU4 = 1.00
 """
-OTHERS = "".join(
-    f"T-{i}\tref {i}\nH-{i}\t-1\thyp {i}\nD-{i}\t-1\tdetok {i}\n" for i in range(2, 10)
-)
+REST = "".join(f"T-{i}\tref {i}\nH-{i}\t-1\thyp {i}\nD-{i}\t-1\tdetok {i}\n" for i in range(2, 10))
 
 
 def test_order_is_restored_by_number(tmp_path: Path) -> None:
-    output = read_generate_output(write(tmp_path / "gen", GENERATED.format(others=OTHERS)))
+    output = read_generate_output(write(tmp_path / "gen", GENERATED.format(others=REST)))
     middle = [str(i) for i in range(2, 10)]
     assert output.hypotheses == ["", "hyp one", *(f"hyp {i}" for i in middle), "hyp ten"]
     assert output.detokenized == ["", "detok one", *(f"detok {i}" for i in middle), "detok ten"]

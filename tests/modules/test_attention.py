@@ -75,9 +75,8 @@ def test_causal_self_attention(need_weights, ends):
     )
     cache, begin = attention.KeysAndValues(), 0
     for end in ends:
-        output, weights = module(
-            x[:, begin:end], is_causal=True, cache=cache, need_weights=need_weights
-        )
+        part = x[:, begin:end]
+        output, weights = module(part, is_causal=True, cache=cache, need_weights=need_weights)
         np.testing.assert_allclose(numbers(output[0]), expected[begin:end], **TIGHT)
         if need_weights:
             seen = expected_weights[:, begin:end, :end]

@@ -32,9 +32,8 @@ def test_plain_loss_is_the_reference(epsilon, padded):
     features, weight, target = make_case(padded=padded)
     logits = 3 * features @ weight.T
     loss, nll = label_smoothed_cross_entropy(logits, target, epsilon, PAD)
-    expected_loss, expected_nll = paper_reference.smoothed_loss(
-        logits.numpy(), target.tolist(), epsilon, PAD
-    )
+    smoothed = paper_reference.smoothed_loss
+    expected_loss, expected_nll = smoothed(logits.numpy(), target.tolist(), epsilon, PAD)
     np.testing.assert_allclose(loss.numpy(), expected_loss, atol=1e-10, rtol=0)
     np.testing.assert_allclose(nll.numpy(), expected_nll, atol=1e-10, rtol=0)
     assert (loss[target.eq(PAD)] == 0).all() and (nll[target.eq(PAD)] == 0).all()
@@ -46,9 +45,8 @@ def test_the_projected_loss_is_the_sum_over_real_tokens(epsilon, padded):
     features, weight, target = make_case(padded=padded)
     logits = features.numpy() @ weight.numpy().T
     target[1:4] = torch.from_numpy(logits.argmax(axis=1))[1:4]  # right, or padding
-    sums = projected_loss(
-        features.requires_grad_(), weight, target, epsilon, PAD, count_correct=True
-    )
+    features.requires_grad_()
+    sums = projected_loss(features, weight, target, epsilon, PAD, count_correct=True)
     assert sums.loss.requires_grad and not sums.nll.requires_grad
     loss, nll = paper_reference.smoothed_loss(logits, target.tolist(), epsilon, PAD)
     np.testing.assert_allclose(sums.loss.item(), sum(loss), atol=1e-10, rtol=0)

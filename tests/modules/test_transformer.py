@@ -61,9 +61,8 @@ def test_padding_on_either_side_changes_nothing(right):
         mask = padding_mask(sources, PAD)
         memory = model.encoder(sources).features
         promised = model.decoder(targets, memory, mask, right_padded=True).features
-        np.testing.assert_allclose(
-            numbers(model.decoder.project(promised[0, real])), expected, **TIGHT
-        )
+        found = numbers(model.decoder.project(promised[0, real]))
+        np.testing.assert_allclose(found, expected, **TIGHT)
 
 
 @pytest.mark.parametrize("right", [False, True])

@@ -146,9 +146,8 @@ def main() -> int:
             done.append(entry | {"by": failure(folder, path)})
             shutil.copy2(path, folder / place)
             print(json.dumps(done[-1]), file=record, flush=True)
-            print(
-                f"{sum(bool(e['by']) for e in done)} of {len(done)} noticed: {done[-1]}", flush=True
-            )
+            noticed = sum(bool(each["by"]) for each in done)
+            print(f"{noticed} of {len(done)} noticed: {done[-1]}", flush=True)
 
     WORK.mkdir(parents=True, exist_ok=True)
     with (WORK / "mutants.jsonl").open("a") as record, ThreadPoolExecutor(args.workers) as pool:

@@ -47,7 +47,7 @@ def program(tmp_path):
 
     def write(name: str, lines: str) -> str:
         folder = tmp_path / "bin"
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         (folder / name).write_text(f"#!/bin/sh\n{lines}\n")
         (folder / name).chmod(0o755)
         return str(folder)
@@ -192,7 +192,7 @@ def test_a_signal_reaches_the_step_which_may_save(tmp_path, sent):
 def save(*_):
     print("saved", file=open("saved", "a"))
     sys.exit(time.sleep(0.2) or 75)
-for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1): signal.signal(each, save)
+for each in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"): signal.signal(signal.Signals[each], save)
 print(f"{1:9000}", flush=True)
 while not os.path.exists("go"): time.sleep(0.1)"""
     (tmp_path / "wait.py").write_text(waits)
@@ -222,20 +222,29 @@ while not os.path.exists("go"): time.sleep(0.1)"""
     assert (work / "logs" / "a.log").read_text().count(" 1\n") > 1, "it is done again"
 
 
-def test_workers_on_a_cpu_share_its_threads(recipe, program, tmp_path):
-    """Threads that wait don't spin, and what the user sets stays."""
-    folder = program("fairseq-train", 'echo "threads ${OMP_NUM_THREADS-unset} $OMP_WAIT_POLICY"')
-    steps = 'PATH="$bin:$PATH"\n[[ -n $given ]] || unset OMP_NUM_THREADS\nstep train train --x\n'
-    many = ("--", "--distributed-world-size", 64)
-    for given, policy, flags in (("", "", ()), ("", "", many), ("7", "active", many)):
-        environment = {"bin": folder, "given": given, "OMP_NUM_THREADS": given}
-        environment |= {"OMP_WAIT_POLICY": policy}
-        work = tmp_path / f"work{given}{len(flags)}"
-        done = recipe(steps, "--work", work, "--cpu", *flags, **environment)
-        assert done.returncode == 0, done.stderr
-        threads = given or ("1" if flags else "unset")
-        log = (work / "logs" / "train.log").read_text()
-        assert log == f"threads {threads} {policy or 'passive'}\n"
+@pytest.mark.parametrize(
+    ("given", "flags", "threads", "added"),
+    [
+        ("", "vaswani_debug --update-freq 4", "unset", ""),
+        ("", "vaswani_debug --distributed-world-size 3", "2", ""),
+        ("7", "vaswani_debug --distributed-world-size 3", "7", ""),
+        ("", "vaswani_tiny --update-freq 6", "2", " --update-freq 2 --distributed-world-size 3"),
+        ("", "vaswani_tiny --update-freq 4 --update-freq=1", "unset", " --update-freq 1"),
+        ("", "vaswani_tiny --update-freq 4 --arch vaswani_debug", "unset", ""),
+        ("1", "vaswani_tiny --update-freq 4", "1", ""),
+    ],
+)
+def test_workers_on_a_cpu_share_its_cores(recipe, program, tmp_path, given, flags, threads, added):
+    """A small model's batches are shared out; no thread spins; what the user sets stays."""
+    folder = program("fairseq-train", 'echo "${OMP_NUM_THREADS-unset} $OMP_WAIT_POLICY $*"')
+    program("getconf", "echo 4")
+    steps = 'PATH="$bin:$PATH"\n[[ -n $given ]] || unset OMP_NUM_THREADS\n'
+    given = {"given": given, "OMP_NUM_THREADS": given, "OMP_WAIT_POLICY": given and "active"}
+    done = recipe(f"{steps}step train train --arch {flags}\n", "--cpu", bin=folder, **given)
+    assert done.returncode == 0, done.stderr
+    log = (tmp_path / "-work ü" / "logs" / "train.log").read_text()
+    assert log.startswith(f"{threads} {'active' if given['given'] else 'passive'} ")
+    assert log.endswith(f"--arch {flags}{added}\n")
 
 
 @pytest.mark.parametrize(
@@ -246,7 +255,7 @@ def test_workers_on_a_cpu_share_its_threads(recipe, program, tmp_path):
         ("base", True, ("--", "--bf16"), False),
     ],
 )
-def test_base_on_a_cpu_trains_in_bfloat16_where_it_is_fast(
+def test_base_trains_in_bfloat16_where_it_is_fast(
     recipe, program, tmp_path, arch, has, flags, used
 ):
     folder = program("fairseq-train", 'echo "$@"')

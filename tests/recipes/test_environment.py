@@ -143,9 +143,7 @@ def test_a_change_brings_the_installer_back(complete, copy, change):
         *(("gone", "VASWANI_VENV", False), ("a checkout", "own copy", False)),
     ],
 )
-def test_another_checkouts_environment_is_left_alone(
-    complete, copy, tmp_path, owner, given, refused
-):
+def test_another_environment_is_left_alone(complete, copy, tmp_path, owner, given, refused):
     """But for one that was copied or moved with its checkout."""
     package = complete / "lib" / "python3.11" / "site-packages" / "vaswani_plugin-0.dist-info"
     package.mkdir(parents=True)

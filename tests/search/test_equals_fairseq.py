@@ -136,9 +136,7 @@ def printed(text: str) -> list[list[str | float]]:
     return [[float(x) if re.fullmatch(r"-?\d+\.\d+", x) else x for x in line] for line in lines]
 
 
-def test_generate_prints_what_fairseqs_search_prints(
-    run_fairseq, toy_data_bin, stock_checkpoint, tmp_path
-):
+def test_generate_prints_what_fairseq_prints(run_fairseq, toy_data_bin, stock_checkpoint, tmp_path):
     """fairseq's stock model, by fairseq's task and by ours."""
     common = ("--path", stock_checkpoint, "--cpu", "--beam", 4, "--lenpen", 0.8)
     common += ("--nbest", 3, "--print-alignment", "--prefix-size", 1, "--batch-size", 7)

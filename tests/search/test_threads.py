@@ -117,9 +117,7 @@ def test_pytorchs_threads_are_divided(sample, threads_of_search):
 
 
 @pytest.mark.parametrize("case", ALONE)
-def test_what_gains_nothing_or_needs_the_whole_batch_has_one_thread(
-    sample, threads_of_search, case
-):
+def test_what_gains_nothing_or_needs_all_rows_has_one_thread(sample, threads_of_search, case):
     generate(sample, 3, **ALONE[case])
     assert threads_of_search == [(threading.get_ident(), SENTENCES, 3)]
 

@@ -238,9 +238,7 @@ def test_too_many_connections():
         ("127.0.0.1", ["2001:db8::1", "2001:DB8:0:0:9::2", "2001:db8:0:1::"], [200, 429, 200]),
     ],
 )
-def test_who_a_request_is_forwarded_for_is_believed_of_trusted_proxies_alone(
-    proxies, clients, statuses
-):
+def test_x_forwarded_for_is_believed_of_trusted_proxies_alone(proxies, clients, statuses):
     with running(fake_service(rate=1, proxies=proxies)) as service:
         headers = [{"X-Forwarded-For": client} for client in clients]
         assert [post(service, json=GOOD, headers=h).status_code for h in headers] == statuses

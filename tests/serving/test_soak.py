@@ -55,9 +55,8 @@ def test_many_clients(tmp_path):
             clients = [pool.submit(work, number) for number in range(CLIENTS)]
             while time.monotonic() < end:
                 metrics = get(service, "/metrics").text
-                memory.append(
-                    float(metrics.split("\nprocess_resident_memory_bytes ")[1].split()[0])
-                )
+                after = metrics.split("\nprocess_resident_memory_bytes ")[1]
+                memory.append(float(after.split()[0]))
                 time.sleep(SECONDS / 120)
         service.terminate()
         assert all(client.exception() is None for client in clients)

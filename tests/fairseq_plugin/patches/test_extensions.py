@@ -54,9 +54,8 @@ def test_bleu_is_sacrebleus(scorer):
         )
         scorer.add(*pair)
     lines = [[" ".join(map(str, line)) for line in side] for side in (systems, references)]
-    expected = sacrebleu.corpus_bleu(
-        lines[0], [lines[1]], tokenize="none", smooth_method="none", force=True
-    )
+    options = {"tokenize": "none", "smooth_method": "none", "force": True}
+    expected = sacrebleu.corpus_bleu(lines[0], [lines[1]], **options)
     assert scorer.score() == pytest.approx(expected.score)
     assert scorer.stat.reflen == expected.ref_len
     assert scorer.brevity() == pytest.approx(expected.bp)

@@ -84,9 +84,7 @@ def bits_by_hand(model, stream: list[int], end: int, block: int, context: int) -
     ],
     ids=str,
 )
-def test_evaluation_scores_each_token_once_with_its_context(
-    data, checkpoint, flags, block, context
-):
+def test_each_token_is_scored_once_with_its_context(data, checkpoint, flags, block, context):
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
         [str(checkpoint)], arg_overrides={"data": str(data)}
     )

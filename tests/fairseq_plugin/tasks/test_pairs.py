@@ -54,9 +54,8 @@ def test_batches_hold_the_real_tokens_that_are_wanted(wanted, multiple):
     longer = np.maximum(pairs.src_sizes, pairs.tgt_sizes) > 60  # fairseq leaves them out
     assert set(indices) == set(np.flatnonzero(~longer)) and longer.any()
     limit = fitting_max_tokens(dataset, indices, 3 * wanted, wanted, multiple)
-    batches = dataset.batch_by_size(
-        indices, max_tokens=limit, required_batch_size_multiple=multiple
-    )
+    limits = {"max_tokens": limit, "required_batch_size_multiple": multiple}
+    batches = dataset.batch_by_size(indices, **limits)
     found = (pairs.src_sizes + pairs.tgt_sizes)[indices].sum() / 2 / len(batches)
     assert found == pytest.approx(wanted, rel=0.012)
 
