@@ -120,8 +120,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
 leave() { exit $((128 + $(kill -l "$stopped"))); }
 
 pass_on() { # SIGNAL: to all processes of the step, which may save before they end
-  local before=$stopped
-  stopped=$1 signaled=1
+  local before=$stopped && stopped=$1 signaled=1
   if [[ -z $child ]]; then leave; fi
   # `timeout` sends its signal twice; a second Ctrl-C ends at once
   [[ $1 == "$before" && $1 != INT ]] || kill -s "$1" -- "-$child" 2>/dev/null || true
@@ -246,7 +245,7 @@ binarize() { # FOLDER FLAG...: FOLDER/{train,valid,test} as fairseq-preprocess b
 }
 
 train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its log is WORK/logs/train.log
-  local each=$((workers / nodes)) more=() shown=() command line
+  local each=$((workers / nodes)) more=() shown=() command line cores
   if [[ -n ${pair-} && " $* " != *" --task "* ]]; then # each validation translates some sentences, and shows three
     shown=(--eval-bleu --eval-bleu-sentences 200 --eval-bleu-print-samples --eval-bleu-remove-bpe)
     shown+=(--eval-bleu-args '{"beam": 1, "max_len_a": 2, "max_len_b": 10}') # at first a model ends no sentence
@@ -262,19 +261,19 @@ train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its l
   if ((node_rank == 0)) && [[ -n $is_new && -d $work/checkpoints ]]; then mv "$work/checkpoints" "$work/checkpoints.$(date +%s)"; fi
   command=(fairseq-train "$work/data-bin" --user-dir "$plugin" --save-dir "$work/checkpoints"
     --no-progress-bar --log-format json --log-interval 10 ${cpu:+--cpu} ${shown[@]+"${shown[@]}"} "$@" ${more[@]+"${more[@]}"})
-  if ((gpus == 0)) && [[ -z $float32 && " ${command[*]} " =~ \ vaswani_(base|big)\  && ! " ${command[*]} " =~ \ --(amp|bf16|fp16)\  ]] &&
-    grep -qs ' amx_bf16' /proc/cpuinfo; then
-    command+=(--amp) && say "products in bfloat16 (--amp), which is faster here; --float32 trains without" 2>&3
-  fi
   line=" ${command[*]} "
-  if ((gpus == 0)) && [[ $line =~ \ --distributed-world-size[=\ ]([1-9][0-9]*) ]]; then # they share the cores
-    export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$((($(getconf _NPROCESSORS_ONLN) - 1) / BASH_REMATCH[1] + 1))}"
-  elif ((gpus == 0 && nodes == 1)) && [[ -z ${OMP_NUM_THREADS-} && ${line##* --arch } == vaswani_tiny\ * &&
-    $line =~ .*\ --update-freq[=\ ]([1-9][0-9]*) ]]; then # of a small model processes are faster than threads
-    each=$(getconf _NPROCESSORS_ONLN)
-    while ((BASH_REMATCH[1] % each)); do each=$((each - 1)); done
-    ((each == 1)) || export OMP_NUM_THREADS=$((($(getconf _NPROCESSORS_ONLN) - 1) / each + 1))
-    command+=(--update-freq $((BASH_REMATCH[1] / each)))
+  if ((gpus == 0)); then # processes share the cores; of a small model they are faster than threads
+    if [[ -z $float32 && $line =~ \ vaswani_(base|big)\  && ! $line =~ \ --(amp|bf16|fp16)\  ]] && grep -qs ' amx_bf16' /proc/cpuinfo; then
+      command+=(--amp) && say "products in bfloat16 (--amp), which is faster here; --float32 trains without" 2>&3
+    fi
+    cores=${OMP_NUM_THREADS:-$(python -c 'import os; print(len(getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count()))(0)))')}
+    if [[ $line =~ \ --distributed-world-size[=\ ]([1-9][0-9]*) ]]; then
+      export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$(((cores - 1) / BASH_REMATCH[1] + 1))}"
+    elif ((nodes == 1)) && [[ ${line##* --arch } == vaswani_tiny\ * && $line =~ .*\ --update-freq[=\ ]([1-9][0-9]*) ]]; then
+      for ((each = cores; BASH_REMATCH[1] % each; each--)); do :; done
+      ((each == 1)) || export OMP_NUM_THREADS=$(((cores - 1) / each + 1))
+      command+=(--update-freq $((BASH_REMATCH[1] / each)))
+    fi
   fi
   # Freed blocks of 4 MiB and more go back to the system at once; holes would take half as much again.
   [[ $line != *" --checkpoint-activations "* ]] || export GLIBC_TUNABLES=$GLIBC_TUNABLES:glibc.malloc.mmap_threshold=4194304

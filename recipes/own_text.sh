@@ -59,8 +59,7 @@ if [[ -n $init_from ]]; then
   while IFS= read -r word; do training+=("$word"); done < <(python "$root/recipes/lib/steps.py" flags "$init_from")
 else
   if is_tiny; then training+=(--arch vaswani_debug); fi
-  step learn python "$prep/wordpiece.py" learn --at-most --size "$(or_tiny $pieces 400)" --output "$model" \
-    --input "$work/raw/train.$source" "$work/raw/train.$target"
+  step learn python "$prep/wordpiece.py" learn --at-most --size "$(or_tiny $pieces 400)" --output "$model" --input "$work/raw/train.$source" "$work/raw/train.$target"
   step dictionary python "$prep/wordpiece.py" dictionary --model "$model" --output "$dictionary"
 fi
 step pieces every raw pieces python "$prep/wordpiece.py" apply --model "$model"
