@@ -64,8 +64,8 @@ else
 fi
 step pieces every raw pieces python "$prep/wordpiece.py" apply --model "$model"
 step binarize binarize "$work/pieces" --dictionary "$dictionary"
-# An update of batches of several lengths learns faster than one batch of as many tokens.
-if [[ -z $dry_run ]] && ! awk 'NF > 510 { exit 1 }' "$work/pieces"/*.* && ((tokens == 512)); then tokens=1024 batches=2; fi
+# Several batches an update, each of another length, learn faster than one of as many tokens; every sentence has to fit.
+if [[ -z $dry_run ]] && ((tokens == 512)) && { ((nodes > 1)) || ! awk 'NF > 510 { exit 1 }' "$work/pieces"/*.*; }; then tokens=1024 batches=2; fi
 training+=(--max-tokens "$tokens" --update-freq $((workers < batches ? batches / workers : 1)))
 bleu=sentencepiece # undone for BLEU, but where text has no spaces between words
 if [[ -z $dry_run ]] && (($(grep -c '[^ ] [^ ]' "$work/raw/train.$target") * 2 < pairs)); then bleu=--eval-tokenized-bleu; fi
