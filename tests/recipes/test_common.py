@@ -16,6 +16,7 @@ import pytest
 from fairseq_flags import parsed
 
 from tests.conftest import REPO
+from tests.support.commands import wait_for
 from tests.support.scripts import quick_environment, run_bash, run_script
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.languages import two_languages
@@ -204,22 +205,19 @@ while not os.path.exists("go"): time.sleep(0.1)"""
     command = ["timeout", "3"] * (sent == "timeout") + command
     start = {"env": environment, "start_new_session": True, "stderr": subprocess.PIPE}
     started = subprocess.Popen(command, text=True, **start)
-    while not (work / "logs" / "a.log").exists() or not (work / "logs" / "a.log").stat().st_size:
-        time.sleep(0.05)
+    log = work / "logs" / "a.log"
+    wait_for(lambda: log.exists() and log.stat().st_size)
     for _ in range({"INT": 1, "timeout": 0}.get(sent, 2)):  # `timeout` sends its signal twice
         started.send_signal(getattr(signal, f"SIG{sent}"))
         time.sleep(0.05)
     assert started.wait(300) == {"KILL": -9, "timeout": 124}.get(sent, 75)
-    for _ in range(200):
-        if (work / "saved").exists():
-            break
-        time.sleep(0.1)
+    wait_for(lambda: (work / "saved").exists() and (work / "saved").stat().st_size)
     assert (work / "saved").read_text() == "saved\n"
     stopped = "made: stopped in step a; the same command goes on there\n"
     assert started.stderr.read() == "made: a\n" + ("" if sent == "KILL" else stopped)
     (work / "go").touch()
     assert subprocess.run(command[-4:], env=environment, timeout=300).returncode == 0
-    assert (work / "logs" / "a.log").read_text().count(" 1\n") > 1, "it is done again"
+    assert log.read_text().count(" 1\n") > 1, "it is done again"
 
 
 @pytest.mark.parametrize(
