@@ -122,8 +122,7 @@ leave() { exit $((128 + $(kill -l "$stopped"))); }
 pass_on() { # SIGNAL: to all processes of the step, which may save before they end
   local before=$stopped && stopped=$1 signaled=1
   if [[ -z $child ]]; then leave; fi
-  # `timeout` sends its signal twice; a second Ctrl-C ends at once
-  [[ $1 == "$before" && $1 != INT ]] || kill -s "$1" -- "-$child" 2>/dev/null || true
+  [[ $1 == "$before" && $1 != INT ]] || kill -s "$1" -- "-$child" 2>/dev/null || true # `timeout` sends twice; a second Ctrl-C ends at once
 }
 
 ended() { # says where a step failed or was stopped, and why
@@ -266,7 +265,7 @@ train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its l
     if [[ -z $float32 && $line =~ \ vaswani_(base|big)\  && ! $line =~ \ --(amp|bf16|fp16)\  ]] && grep -qs ' amx_bf16' /proc/cpuinfo; then
       command+=(--amp) && say "products in bfloat16 (--amp), which is faster here; --float32 trains without" 2>&3
     fi
-    cores=${OMP_NUM_THREADS:-$(python -c 'import os; print(len(getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count()))(0)))')}
+    cores=${OMP_NUM_THREADS:-$(vaswani_cores)}
     if [[ $line =~ \ --distributed-world-size[=\ ]([1-9][0-9]*) ]]; then
       export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$(((cores - 1) / BASH_REMATCH[1] + 1))}"
     elif ((nodes == 1)) && [[ ${line##* --arch } == vaswani_tiny\ * && $line =~ .*\ --update-freq[=\ ]([1-9][0-9]*) ]]; then

@@ -70,7 +70,7 @@ while IFS= read -r -d '' file; do shell_files+=("$file"); done < <(
     -type f \( -name '*.sh' -o -name '*.sbatch' -o -path './.ci/*' \) -print0
 )
 
-cores=$(python -c 'import os; print(min(4, len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else 2)')
+cores=$(vaswani_cores) && cores=$((cores < 4 ? cores : 4))
 # One thread a process: the processes share the cores, and tiny tensors gain nothing from threads.
 export OMP_NUM_THREADS=1
 

@@ -21,6 +21,7 @@ vaswani_env() {
   # Large pages for glibc's malloc: a training's activations are cleared page by page.
   export GLIBC_TUNABLES="${GLIBC_TUNABLES:-glibc.malloc.hugetlb=1}"
 }
+vaswani_cores() { python -c 'import os; print(len(getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count()))(0)))'; } # that it may use
 vaswani_env_version() { "$1" -c 'import sys; print(sys.version)' 2>/dev/null; }
 vaswani_env_is_current() { # a stamp for each group, written last, says what it was installed from
   [[ -z "${PYTHON:-}" || "$(vaswani_env_version "$PYTHON")" == "$(vaswani_env_version "$VASWANI_VENV/bin/python")" ]] || return 1

@@ -89,7 +89,7 @@ def test_bytes_that_are_no_utf_8_are_named_with_their_line(world, run, tmp_path,
 
 
 @pytest.mark.parametrize(("name", "file"), [pair for pair in TEXTS if pair[0] in ENDING])
-def test_byte_order_mark_and_line_ends_change_nothing(
+def test_a_byte_order_mark_and_other_line_ends_change_nothing(
     world, run, undisturbed, tmp_path, name, file
 ):
     changed = tmp_path / world[file].name

@@ -121,7 +121,7 @@ class Later(SinusoidalPositions):
         ("language model", "SinusoidalPositions", Later, ""),
     ],
 )
-def test_what_computes_otherwise_is_refused(
+def test_what_computes_something_else_is_refused(
     made, tmp_path, capsys, monkeypatch, to, name, kind, message
 ):
     """By its name, and nothing is left. ONNX follows the modules, as GPT's positions do."""

@@ -225,7 +225,7 @@ def test_it_steps_aside(case, monkeypatch):
         ("AuthenticAMD", "AVX512", "mkl", True, "this PyTorch has pytorch and onednn; give one"),
     ],
 )
-def test_processor_and_variable_say(
+def test_processor_and_variable_decide(
     request, monkeypatch, vendor, capability, named, has_onednn, expected
 ):
     chosen_library.cache_clear()

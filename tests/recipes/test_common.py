@@ -221,7 +221,7 @@ while not os.path.exists("go"): time.sleep(0.1)"""
 
 
 @pytest.mark.parametrize(
-    ("given", "flags", "threads", "added"),
+    ("limit", "flags", "threads", "added"),
     [
         ("", "vaswani_debug --update-freq 4", "unset", ""),
         ("", "vaswani_debug --distributed-world-size 3", "2", ""),
@@ -232,16 +232,17 @@ while not os.path.exists("go"): time.sleep(0.1)"""
         ("1", "vaswani_tiny --update-freq 4", "1", " --update-freq 4"),
     ],
 )
-def test_workers_on_a_cpu_share_its_cores(recipe, program, tmp_path, given, flags, threads, added):
+def test_workers_on_a_cpu_share_its_cores(recipe, program, tmp_path, limit, flags, threads, added):
     """A small model's batches are shared out; threads don't spin; the user's number holds."""
     folder = program("fairseq-train", 'echo "${OMP_NUM_THREADS-unset} $OMP_WAIT_POLICY $*"')
     program("python", f'case $* in *affinity*) echo 4 ;; *) exec {sys.executable} "$@" ;; esac')
-    steps = 'PATH="$bin:$PATH"\n[[ -n $given ]] || unset OMP_NUM_THREADS\n'
-    given = {"given": given, "OMP_NUM_THREADS": given, "OMP_WAIT_POLICY": given and "active"}
-    done = recipe(f"{steps}step train train --arch {flags}\n", "--cpu", bin=folder, **given)
+    steps = 'PATH="$bin:$PATH"\n[[ -n $OMP_NUM_THREADS ]] || unset OMP_NUM_THREADS\n'
+    policy = "active" if limit else ""
+    user = {"OMP_NUM_THREADS": limit, "OMP_WAIT_POLICY": policy}
+    done = recipe(f"{steps}step train train --arch {flags}\n", "--cpu", bin=folder, **user)
     assert done.returncode == 0, done.stderr
     log = (tmp_path / "-work ü" / "logs" / "train.log").read_text()
-    assert log.startswith(f"{threads} {'active' if given['given'] else 'passive'} ")
+    assert log.startswith(f"{threads} {policy or 'passive'} ")
     assert log.endswith(f"--arch {flags}{added}\n")
 
 
@@ -253,7 +254,7 @@ def test_workers_on_a_cpu_share_its_cores(recipe, program, tmp_path, given, flag
         ("base", True, ("--", "--bf16"), False),
     ],
 )
-def test_base_trains_in_bfloat16_where_it_is_fast(
+def test_base_on_a_cpu_trains_in_bfloat16_where_it_is_fast(
     recipe, program, tmp_path, arch, has, flags, used
 ):
     folder = program("fairseq-train", 'echo "$@"')
