@@ -160,6 +160,8 @@ def test_options_of_the_search(ours):
     drawn = [ours.complete("ba", sampling=True, temperature=9.0, nbest=4) for _ in range(2)]
     assert drawn[0] != drawn[1]
     assert len({one.text for one in drawn[0].continuations}) == 4
+    drawn = ours.complete(["ba"] * 9, sampling=True, nbest=4, stop="never", max_new_tokens=5)
+    assert [len(text.tokens) for one in drawn for text in one.continuations] == [5] * 36
 
 
 def test_a_stream_is_answered_as_it_comes(ours):
@@ -187,8 +189,9 @@ def test_what_does_not_fit(ours):
     with pytest.raises(UserError, match="text 2 has 32 tokens and the model 32 positions"):
         ours.score(["ba", " ".join([*toy.WORDS, "ba", "be"])])
     for ask in (ours.complete, ours.score, ours.perplexity):
-        with pytest.raises(UserError, match="^(prompt 1|the text|line 1) is nan"):
-            ask([float("nan")])
+        for bad, why in ((float("nan"), "is nan"), ("ba \ud800", "holds half a surrogate")):
+            with pytest.raises(UserError, match=f"^(prompt 1|the text|line 1) {why}"):
+                ask([bad])
 
 
 def test_a_bundle_with_safetensors_alone(tmp_path):

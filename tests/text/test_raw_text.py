@@ -23,6 +23,10 @@ def test_removed(line, expected):
     assert remove_invisible(line) == expected
 
 
+def test_a_long_run_goes_at_once():
+    assert remove_invisible("x" + "\u200d" * 60_000 + "\U000e0067" * 60_000) == "x"
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -332,13 +332,14 @@ class BeamSearch:
         for constrain in (*search.constraints, *self.trackers):
             constrain(log_p, Step(number, self.sentences[part], history, part))
         if forced is not None or number >= self.least_limit:
-            limits = self.limits[part]
-            # padding leaves a sentence free
-            only = torch.full_like(limits, search.pad) if forced is None else forced
-            only = only.masked_fill(limits <= number, search.eos)
-            place = only[:, None, None].expand(-1, log_p.size(1), 1)
+            is_last = self.limits[part] <= number
+            # padding leaves a sentence free, but where it is what ends one
+            only = torch.full_like(self.limits[part], search.pad) if forced is None else forced
+            is_bound = only.ne(search.pad) | is_last
+            place = only.masked_fill(is_last, search.eos)[:, None, None]
+            place = place.expand(-1, log_p.size(1), 1)
             kept = log_p.gather(2, place)
-            log_p.masked_fill_(only.ne(search.pad)[:, None, None], -math.inf)
+            log_p.masked_fill_(is_bound[:, None, None], -math.inf)
             log_p.scatter_(2, place, kept)
 
     def _extend_beams(self, candidates: Candidates) -> None:

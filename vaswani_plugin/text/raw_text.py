@@ -39,9 +39,9 @@ _ATTACHED = re.compile(r"\w[.,]\s*$")
 _ANY = re.compile(f"[{_NEVER}{_JOINERS}{_BREAK}{_DIRECTIONS}{_TAGS}]").search
 MEANINGLESS = re.compile(
     f"[{_NEVER}]"
-    f"|(?<![{_JOINING}{_EMOJI}{_JOINERS}])[{_JOINERS}]"
+    f"|(?<![{_JOINING}{_EMOJI}{_JOINERS}])[{_JOINERS}]+"
     f"|(?<![{_UNSPACED}]){_BREAK}|{_BREAK}(?![{_UNSPACED}])"
-    f"|(?<![{_EMOJI}{_TAGS}])[{_TAGS}]"
+    f"|(?<![{_EMOJI}{_TAGS}])[{_TAGS}]+"
 )
 _DIRECTION = re.compile(f"[{_DIRECTIONS}]")
 _LETTER_FROM_RIGHT = re.compile(f"[{_RIGHT_TO_LEFT}]").search
@@ -82,6 +82,10 @@ def check_text(text: object, name: str) -> str:
     """The text, unless it is another object, such as the NaN of an empty cell of a table."""
     if not isinstance(text, str):
         raise UserError(f"{name} is {text!r:.40}, which is no text: leave it out, or give a string")
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # sentencepiece's error would name neither
+        raise UserError(f"{name} holds half a surrogate pair, {text!r:.40}: it isn't UTF-8") from None
     return text
 
 
