@@ -37,11 +37,15 @@ def save(tmp_path: Path) -> Save:
 
 
 def averaged(tmp_path: Path, *flags: object) -> float:
-    """The averaged weight of the folder's checkpoints."""
-    output = tmp_path / "new" / "out.pt"
-    done = vaswani("average", "--inputs", tmp_path / "in", "--output", output, *flags)
-    assert done.code == 0, done.err
-    return load_checkpoint(output)["model"]["w"].item()
+    """The averaged weight of the folder's checkpoints, the same in a file and on stdout."""
+    files = tmp_path / "new" / "out.pt", tmp_path / "stdout.pt"
+    for output in (files[0], "-"):
+        with open(files[1], "wb") as stdout:
+            given = ("--inputs", tmp_path / "in", "--output", output, *flags)
+            done = vaswani("average", *given, stdout=stdout)
+        assert done.code == 0, done.err
+    (weight,) = {load_checkpoint(file)["model"]["w"].item() for file in files}
+    return weight
 
 
 EPOCHS = {f"checkpoint{n}.pt": n for n in (1, 2, 9, 10, 11)}

@@ -167,6 +167,8 @@ def test_what_came_before_a_bad_line_is_not_lost(translate, tmp_path):
     assert f"{tmp_path / 'in'}:3" in err and f"{tmp_path / 'out'}.part" in err
     assert (tmp_path / "out.part").read_text() == expected
     assert not (tmp_path / "out").exists()
+    code, _, err = translate(b"", tmp_path / "out.part", "--output", tmp_path / "out")
+    assert code == 1 and "would be lost" in err and (tmp_path / "out.part").read_text() == expected
 
 
 def test_split_translates_the_pieces(translate, translator):

@@ -23,6 +23,7 @@ import logging
 import os
 import re
 import stat
+import sys
 import types
 import typing
 from collections import deque
@@ -296,10 +297,11 @@ class LocatedLines:
 
 
 def text_lines(inputs: list[str] | None, output: Path | None = None) -> LocatedLines:
-    """The lines of text files, or of standard input; `output` must be none of the files."""
+    """The lines of text files, or of standard input; writing `output` must replace none of them."""
     from vaswani_plugin.files.outputs import check_outputs
 
-    check_outputs("--output", [output], inputs or [])
+    partial = output and f"{output}.part"  # see `open_output`
+    check_outputs("--output", [output, partial], inputs or [])
     return LocatedLines(inputs or ["-"])
 
 
@@ -341,5 +343,6 @@ def start_fairseq() -> None:
 
 
 def show(result: Any, text: str, format: str) -> None:
-    """Print a result: as JSON, or this text."""
-    print(json.dumps(result) if format == "json" else text)
+    """Print a result: as JSON, or this text; to stderr where the output itself has stdout."""
+    taken = isinstance(result, dict) and result.get("output") in ("-", "/dev/stdout", "/dev/fd/1")
+    print(json.dumps(result) if format == "json" else text, file=sys.stderr if taken else None)

@@ -23,9 +23,9 @@ def save_checkpoint(state: Checkpoint, path: Path) -> None:
         with write_bytes_atomically(path) as stream:
             torch.save(state, stream)
     except RuntimeError as error:
-        if isinstance(error.__context__, OSError):
+        if isinstance(cause := error.__context__, OSError):
             # PyTorch's zip writer turns a full disk into its own error.
-            raise error.__context__ from error
+            raise OSError(cause.errno, cause.strerror, str(path)) from error
         raise
 
 
