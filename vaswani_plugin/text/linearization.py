@@ -135,8 +135,9 @@ def words_of(line: str) -> list[str]:
     A word may hold white space in the form that `escape_space` gives it. A no-break space is part
     of its word, as in treebanks.
     """
-    words = line.replace("\t", " ").replace("\r", " ").split(" ")
-    return [escape_space(unescape_space(escape_brackets(word))) for word in words if word]
+    blanks = " \t\n\v\f\r"  # where a tree's text is split; nothing else is no word
+    words = (unescape_space(escape_brackets(w)) for w in re.split(f"[{blanks}]", line))
+    return [escape_space(word) for word in words if word.strip(blanks)]
 
 
 def make_word_coding(coding: str, codes: str | None) -> Callable[[Sequence[str]], str]:
