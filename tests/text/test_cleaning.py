@@ -174,13 +174,15 @@ def test_sets_of_the_user_are_kept_and_their_sentences_leave_the_training_text(t
     pairs += [(left[::-1], right) for left, right in test]
     names = {"test": test, "valid": valid}
     flags = [f for n, chosen in names.items() for f in (f"--{n}", *write(tmp_path, chosen, n))]
-    found = report_of(tmp_path, own_text(tmp_path, "--train", *write(tmp_path, pairs), *flags))
+    table = tmp_path / "a.tsv"  # its columns are not those of pairs of files
+    table.write_text("".join(f"7\t{right}\t{left}\n" for left, right in pairs))
+    found = report_of(tmp_path, own_text(tmp_path, "--train", table, "--columns", "3,2", *flags))
     assert split_pairs(tmp_path, "test") == test
     assert split_pairs(tmp_path, "valid") == [p for p in valid if p not in set(test)]
     assert_no_leak(tmp_path)
     dropped = found["files"]["train"]["dropped"]["shares a sentence with held-out text"]
     count = len(pairs) - found["splits"]["train"]
-    assert dropped == {"count": count, "first": f"{tmp_path}/a.aa:1"}
+    assert dropped == {"count": count, "first": f"{table}:1"}
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def read_rows(
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yields (FILE:LINE, (source, target)) of two files, or of one with tab-separated columns.
 
-    `columns` are the numbers of these two, from 0. Without them a first line with the languages'
+    `columns` are one file's numbers of these two, from 0. Without them a first line with the languages'
     names (or "source" and "target") names the columns; otherwise there must be two. A row that has
     another number of columns than the first one has no texts.
     """
@@ -123,6 +123,7 @@ def read_rows(
     headings = ["source", "target"], [code.lower() for code in languages]
     if len(paths) == 2:
         rows: Iterable[Sequence[str]] = read_pairs(*paths)
+        columns = None  # of another part of the text, which is one file
     else:
         rows = (line.split("\t") for line in read_text(paths[0]))
     source, target = columns or (0, 1)

@@ -55,8 +55,8 @@ def summaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def evaluate(data: Path, checkpoint: Path, *flags: str) -> float:
-    """Bits a token, as fairseq-eval-lm finds them."""
-    arguments = [str(data), "--user-dir", str(PLUGIN), *TASK, "--path", str(checkpoint), "--cpu"]
+    """Bits a token, as fairseq-eval-lm finds them, without --task."""
+    arguments = [str(data), "--user-dir", str(PLUGIN), "--path", str(checkpoint), "--cpu"]
     parser = options.get_eval_lm_parser()
     args = options.parse_args_and_arch(parser, [*arguments, "--num-workers", "0", *flags])
     return float(eval_lm.main(convert_namespace_to_omegaconf(args))["loss"])

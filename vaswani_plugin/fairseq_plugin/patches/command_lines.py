@@ -23,7 +23,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.defaults import task_of, values_of
 from vaswani_plugin.fairseq_plugin.patches._patching import patch
 from vaswani_plugin.files.programs import one_line, wants_traceback
-from vaswani_plugin.model.families import CLIPPING
+from vaswani_plugin.model.families import CLIPPING, LANGUAGE_MODELING
 
 FAIRSEQ = Path(fairseq.__file__).resolve().parent
 COMMANDS = FAIRSEQ.with_name("fairseq_cli")
@@ -148,6 +148,8 @@ def complete_command_lines() -> None:
         names = parser._option_string_actions.keys()  # argparse lists them nowhere else
         if "--task" in names and parser.get_default("task") is None:
             parser.set_defaults(task="translation")
+        if parser.get_default("task") == "language_modeling":  # fairseq-eval-lm's scores no token
+            parser.set_defaults(task=LANGUAGE_MODELING)
         if {"--arch", "--restore-file"} <= names:
             probe = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
             probe.add_argument("--arch", "-a", default="")
