@@ -85,8 +85,8 @@ SHARED = {
     "format": "output format",
     "beam": "beam size (default: the bundle's; 4 if it names none)",
     "lenpen": "exponent alpha of the length penalty ((5 + length) / 6)^alpha",
-    "buffer": "read N lines, then process them in batches of similar length (default: hundreds); "
-    "fewer where no more lines come at once",
+    "buffer": "read N lines, fewer where no more come at once, then process them in batches of "
+    "similar length (default: 256; of translate 1,000)",
     "cpu": "compute on the CPU even if a GPU exists",
     "top_k": "sample from the K most probable tokens",
     "top_p": "sample from the fewest tokens whose probabilities sum to P or more",

@@ -55,7 +55,7 @@ def translate(
 ) -> None:
     """Translate raw text with a bundle, line by line.
 
-    Every line gives exactly one line; a line without letters and digits stays as it is.
+    Every line gives one line: the same if it has no letter or digit, an empty one if it is blank.
 
     Example: vaswani translate --model work/quickstart/model < raw.en > raw.de
 
@@ -70,6 +70,7 @@ def translate(
             lines are then not translated before there are --buffer of them.
         format: json: one object per line with line, source and hypotheses (text, score, tokens,
             token_scores, alignment); scores are natural logarithms, the last one that of </s>.
+            Of a line's sentences, or a sentence's parts, each has its </s>, and score is the sum.
         one_sentence_a_line: take each line as one sentence, as for test sets; otherwise the
             sentences of a line are translated one by one, and a sentence much longer than those of
             the training in parts.

@@ -35,9 +35,9 @@ class Hypothesis(NamedTuple):
 
     Attributes:
         text: running text.
-        score: log P / length penalty; all logarithms are natural.
+        score: log P / length penalty, summed over sentences and parts; logarithms are natural.
         tokens: the model's subwords, without the end of sentence.
-        token_scores: log P of each token, then of the end of sentence.
+        token_scores: log P of each token, then of the end of sentence; of several parts in order.
         alignment: (source, target) positions of subwords; empty without the option `align`.
     """
 
@@ -69,7 +69,7 @@ class Translation:
 
     @property
     def score(self) -> float:
-        """The score of the best translation: log P / length penalty."""
+        """The best translation's log P / length penalty, summed over sentences and their parts."""
         return self.hypotheses[0].score
 
     @property
@@ -79,7 +79,7 @@ class Translation:
 
     @property
     def token_scores(self) -> tuple[float, ...]:
-        """log P of each subword of the best translation, then of its end."""
+        """log P of the best translation's subwords, and after each sentence or part of its end."""
         return self.hypotheses[0].token_scores
 
     @property

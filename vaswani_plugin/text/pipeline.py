@@ -94,7 +94,7 @@ class Pipeline:
 
 
 def _encoder(settings: Settings, split: LineFunction) -> LineFunction:
-    # sentencepiece's models have rules for invisible characters.
+    # wordpiece.make_encoder removes invisible characters, but for models whose rule is nmt_nfkc.
     clean: LineFunction = str if settings.subwords == "sentencepiece" else remove_invisible
     tokenize = settings.tokenizer == "moses"
     if not (tokenize or settings.lowercase or settings.normalize_punctuation):
