@@ -114,9 +114,9 @@ def read_rows(
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yields (FILE:LINE, (source, target)) of two files, or of one with tab-separated columns.
 
-    `columns` are one file's numbers of these two, from 0. Without them a first line with the languages'
-    names (or "source" and "target") names the columns; otherwise there must be two. A row that has
-    another number of columns than the first one has no texts.
+    `columns` are the numbers of these two in one file, from 0. Without them a first line with the
+    languages' names (or "source" and "target") names the columns; otherwise there must be two. A
+    row that has another number of columns than the first one has no texts.
     """
     if len(paths) > 2:
         raise UserError(f"{' '.join(paths)}: give two files, or one with a column a side")

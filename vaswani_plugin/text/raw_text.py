@@ -85,7 +85,7 @@ def check_text(text: object, name: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:  # sentencepiece's error would name neither
-        raise UserError(f"{name} holds half a surrogate pair, {text!r:.40}: it isn't UTF-8") from None
+        raise UserError(f"{name} holds half a surrogate pair, not UTF-8: {text!r:.40}") from None
     return text
 
 
