@@ -105,8 +105,12 @@ def test_generate_output_equals_the_plain_files(files: dict, tmp_path: Path) -> 
     assert vaswani("bleu", *flags).out == expected
     # With --reference the T lines don't count.
     output.write_text(generated(HYPOTHESES, HYPOTHESES, ["x"] * 3), encoding="utf-8")
-    flags += ["--reference", files["reference"]]
-    assert vaswani("bleu", *flags).out == expected
+    read, write = os.pipe()
+    os.write(write, files["reference"].read_bytes())
+    os.close(write)
+    for reference in (files["reference"], f"/dev/fd/{read}"):  # a pipe can be read once
+        assert vaswani("bleu", *flags, "--reference", reference).out == expected
+    os.close(read)
 
 
 def test_a_skipped_tail_is_told_by_the_log_a_count_or_a_file(files: dict, tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ BAD = {
     "lm --model {checkpoint} --text {words}": "is not a bundle; make one with data-prep/bundle.py",
     "lm --text {words}": "nothing to do: give --model",
     "lm --model {lm}": "no text: give --text FILE",
+    "lm --model {lm} --counts 1 2": "no text: give --text FILE",
     "lm --model {lm} --text {words} --tokens-per-sample 33": "32 posit",
     "lm --figure 1 bits --counts 1 2": "the unit must be one of bits-per-word",
     "lm --figure abc bits-per-word --counts 1 2": "--figure abc bits-per-word: abc: must be a num",

@@ -53,6 +53,11 @@ def read(**fields):
     return TranslationRequest.from_fields(good | fields, ENGLISH_GERMAN, limits)
 
 
+def test_an_alternative_is_another_text():
+    answer = read(alternatives=2).answer([["Eins", "Eins", "Zwei"]], ENGLISH_GERMAN)
+    assert answer == {"translatedText": "Eins", "alternatives": ["Zwei"]}
+
+
 @pytest.mark.parametrize(
     ("fields", "status", "message"),
     [

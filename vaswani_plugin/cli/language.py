@@ -81,7 +81,7 @@ def lm(
     """
     if not (model or baselines or figure):
         raise UserError("nothing to do: give --model DIR, --baselines or --figure VALUE UNIT")
-    if not (text or counts):
+    if not text and (model or baselines or not counts):
         raise UserError("no text: give --text FILE")
     if counts and counts[0] > counts[1]:
         raise UserError(f"--counts {counts[0]} {counts[1]}: a word has a character or more")

@@ -137,7 +137,7 @@ class TranslationRequest:
             most = max(map(len, here), default=1)
             # A sentence with fewer translations repeats its last one.
             ranks = [[each[min(rank, len(each) - 1)] for each in here] for rank in range(most)]
-            texts.append(list(map(layout.filled, ranks)))
+            texts.append(list(dict.fromkeys(map(layout.filled, ranks))))  # each text once
         answer: dict[str, Any] = {"translatedText": [each[0] for each in texts]}
         if self.alternatives:
             answer["alternatives"] = [each[1:] for each in texts]

@@ -98,11 +98,12 @@ def test_each_token_is_scored_once_with_its_context(data, checkpoint, flags, blo
     assert abs(elsewhere - expected) > 1e-4  # the windows matter here
 
 
-@pytest.mark.parametrize("flags", ["", "--tokens-per-sample 33 --context-window 5"])
+@pytest.mark.parametrize("flags", ["", "33 --context-window 5", "9 --context-window 9"])
 def test_what_would_not_be_scored_is_an_error(data, checkpoint, flags):
-    """fairseq says "Perplexity: 1.00" where no sample fits."""
-    with pytest.raises(ValueError, match="32 positions, would not be scored: --tokens-per-samp"):
-        evaluate(data, checkpoint, *flags.split())
+    """fairseq says "Perplexity: 1.00" where no sample fits, and IndexError for the third."""
+    message = "32 positions, would not be scored: --tokens-per-samp|must be below --tokens-per-samp"
+    with pytest.raises(ValueError, match=message):
+        evaluate(data, checkpoint, *(f"--tokens-per-sample {flags}".split() if flags else []))
 
 
 def make_summary_task(summaries: Path, *flags: str) -> VaswaniLanguageModelingTask:

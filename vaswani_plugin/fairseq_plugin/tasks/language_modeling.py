@@ -70,7 +70,9 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, DictionaryDigests, LanguageMode
         return super().setup_task(args, **kwargs)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs) -> None:
-        """Load a split; see fairseq's task."""
+        """Load a split; see fairseq's task. A window needs tokens that aren't context."""
+        if self.args.tokens_per_sample < 1:  # fairseq-eval-lm has taken the context off
+            raise UserError("--context-window must be below --tokens-per-sample")
         super().load_dataset(split, epoch, combine, **kwargs)
         if self.args.loss_after is not None:
             after = self.args.loss_after
