@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import PLUGIN, REPO
-from tests.support.commands import run_python, vaswani
+from tests.support.commands import run_python
 
 # What the plugin changed in fairseq: its names in the registries, the defaults, and for each
 # function that it wrapped, of fairseq and of torch's unpickler, how many times.
@@ -109,10 +109,6 @@ def test_every_way_gives_the_same_state(way, expected, tmp_path):
     """In any folder."""
     found = run(f"{STATE}\n{WAYS[way]}\n{SHOW}", tmp_path)
     assert comparable(found) == comparable(expected)
-
-
-def test_the_folder_that_fairseq_needs_is_printed():
-    assert vaswani("user-dir").out == f"{PLUGIN}\n"
 
 
 def test_each_public_name_is_there():

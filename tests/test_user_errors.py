@@ -37,7 +37,6 @@ def text_data_bin(tmp_path_factory):
         ((*DEBUG, "--bf16", "--amp"), "small updates would be lost"),
         ((*DEBUG, "--next-word"), "--next-word is for --task vaswani_parsing"),
         ((*DEBUG, "--heads", "0"), "--heads 0: must be at least 1"),
-        ((*DEBUG, "--encoder-layers", "-1"), "--encoder-layers -1: must be at least 1"),
         ((*DEBUG, "--d-model", "33", "--heads", "3"), "--d-model 33: must be even"),
         ((*DEBUG, "--attention-window", "-3"), "--attention-window -3: must be a number from 0"),
         ((*DEBUG, "--dropout", "1"), "--dropout 1.0: must be from 0 to below 1"),

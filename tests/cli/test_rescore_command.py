@@ -240,11 +240,6 @@ def test_faults_of_lists(world, rescore, tmp_path, message):
     assert out == "" and not output.exists()
 
 
-def test_a_folder_that_is_not_binarized_is_named(rescore, tmp_path):
-    code, _, err = rescore("--data", tmp_path)
-    assert code == 1 and f"--data {tmp_path}: holds no binarized pairs" in err
-
-
 def test_the_page_makes_lists_from_the_output_of_fairseq_generate(world, rescore, tmp_path):
     """The command line of docs/how-to/rescore.md."""
     lines = [

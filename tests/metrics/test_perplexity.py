@@ -44,11 +44,6 @@ def test_a_published_figure_in_all_units():
     assert ppl.figure("1.25", "bits-per-character", counts) == row
 
 
-def test_a_figure_needs_its_unit_of_the_text():
-    with pytest.raises(ValueError, match="that unit of the text isn't known"):
-        ppl.figure("1", "bits-per-word", ppl.TextCounts(0, 0, 3, 3))
-
-
 def test_what_a_model_of_another_text_cannot_know(tmp_path):
     (tmp_path / "text").write_text("a c\na <s>\n")
     write_dictionary([("a", 1)], tmp_path / "dict.txt")

@@ -138,11 +138,6 @@ def test_weights_on_request():
     torch.testing.assert_close(one.features, decoded.features, **TIGHT)
 
 
-def test_heads_that_do_not_divide_the_width_are_refused():
-    with pytest.raises(ValueError, match="5 heads don't divide d_model, 12"):
-        make_transformer(heads=5)
-
-
 def test_a_longer_sequence_than_the_positions_is_refused_padding_is_not():
     model = make_transformer(max_positions=4)
     fits, long = torch.tensor([[4, 9, 7, 2]]), torch.tensor([[4, 9, 7, 5, 2]])
