@@ -164,6 +164,7 @@ def test_quickstart(tmp_path):
     ],
 )
 def test_other_models(name, more, key, said, tmp_path):
+    (tmp_path / "my work" / "logs" / "train.node1.log").mkdir(parents=True)  # of another node
     done = run_recipe(name, tmp_path / "my work", *more)
     result = result_of(tmp_path / "my work")
     assert result[key] is not None and said in done.stdout
