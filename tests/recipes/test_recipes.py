@@ -213,20 +213,18 @@ def test_corpora_of_language_models(corpus, awk, tmp_path):
 
 def test_sequence_to_sequence(tmp_path):
     """One seed is an ensemble of one, and rescores another system's lists."""
-    lists = tmp_path / "lists"
+    work, lists = tmp_path / "work", tmp_path / "lists"
     lists.mkdir()
     for split in ("valid", "test"):
-        rows = [
-            f"{number} ||| {line} ||| lm= -1 ||| {-place}\n"
-            for number, line in enumerate(toy_lines(f"en-de/{split}.de")[:120])
-            for place in (1, 2)
-        ]
+        lines = enumerate(toy_lines(f"en-de/{split}.de")[:120])
+        rows = [f"{n} ||| {line} ||| lm= -1 ||| {x}\n" for n, line in lines for x in (-1, -2)]
         (lists / f"{split}.nbest").write_text("".join(rows), encoding="utf-8")
-    args = ("--pair", "en-de", "--seeds", 1, "--source-rows", 200, "--target-rows", 200)
-    done = run_recipe("seq2seq", tmp_path / "work", *args, "--nbest", lists)
+    args = *"--pair en-de --seeds 1 --source-rows 200 --target-rows 200 --nbest".split(), lists
+    done = run_recipe("seq2seq", work, *args)
     assert "BLEU" in done.stdout
-    for name in ("forwards", "reversed", "ensemble"):
-        assert (tmp_path / "work" / f"{name}.json").exists()
+    assert {"forwards.json", "reversed.json", "ensemble.json"} < set(os.listdir(work))
+    run_recipe("seq2seq", work, *args, *"--from train-forwards --until train-forwards".split())
+    assert len(list((work / "models").glob("forwards*"))) == 2, "it begins anew"
 
 
 @pytest.mark.shared_data
