@@ -143,7 +143,8 @@ def test_scitldr(tmp_path):
     record = {"source": ["One  thing.\n", " ", "Another.\u2028"], "target": ["A.", "B."], "x": 1}
     path = write_lines(tmp_path / "train.jsonl", [record])
     assert list(READERS["scitldr"](path)) == [Example(["One thing.", "Another."], ["A.", "B."])]
-    for other in ([], {"source": "text", "target": ["t"]}, {"source": ["text"], "target": [1]}):
+    for source, target in ((["a"], []), ("text", ["t"]), (["text"], [1]), (["text"], ["\ud83d"])):
+        other = {"source": source, "target": target} if target else []
         write_lines(tmp_path / "train.jsonl", [record, other])
         with pytest.raises(UserError, match="train.jsonl:2: must be a JSON object with the lists"):
             list(READERS["scitldr"](path))
@@ -155,20 +156,18 @@ def test_a_table_whose_fields_hold_line_breaks(tmp_path):
     path.write_bytes(text.encode())
     (found,) = read_csv(str(path))
     assert found == Example(['He said: "Go."', "Then he went."], ["One .\nTwo ."])
-    for text in ("id,text\n1,a\n", "id,article,highlights\n1,a\n"):
+    missing, head = "2: no article or no highlights.*are id, ", "id,article,highlights\n"
+    faults = {"id,text\n1,a\n": missing, f"{head}1,a\n": missing, f'{head}1,"a': "2: unexpec"}
+    for text, fault in (faults | {f'{head}1,a,b\n2,"b"c",d\n': "3: ',' expected after"}).items():
         path.write_text(text)
-        with pytest.raises(UserError, match="test.csv:2: no article or no highlights.*are id, "):
+        with pytest.raises(UserError, match=f"test.csv:{fault}"):
             list(read_csv(str(path)))
 
 
 def test_sentences_end_at_stops():
-    for sentences in (
-        ["One.", "Two!", "Three?", "Four"],
-        ["He said “No.”", "And left."],
-        ["Version 1.2 of it. e.g. this"],
-        ["It grew (fast.)", "\u00c9mile saw it.", "Ä"],
-        [],
-    ):
+    texts = [["One.", "Two!", "Three?", "Four"], ["He said “No.”", "And left."], []]
+    texts += [["Version 1.2 of it. e.g. this"], ["It grew (fast.)", "\u00c9mile saw it.", "Ä"]]
+    for sentences in texts:
         assert split_at_stops("  ".join(sentences)) == sentences
 
 
