@@ -86,6 +86,7 @@ TWICE = '<doc docid="a"><seg id="1">x</seg></doc><doc docid="a"><seg id="1">y</s
         (WMT, "--text de", "has segment a 2 twice: name one with --text: A, B, de, ref"),
         (WMT, "--text C", "has no such text: name one with --text: A, B, de, en, ref, src"),
         (TWICE, "", "x: has segment a 1 twice"),
+        (TWICE.replace('"a"', '"t a"', 1).replace('"a"', "'t b'"), "", ["x", "y"]),
         ("<?xml version='1.0'?><xliff><source>a</source></xliff>", "", "XML file without <seg>"),
     ],
 )
