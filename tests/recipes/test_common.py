@@ -140,6 +140,7 @@ def test_a_name_in_another_folder_is_another_file(recipe, tmp_path):
         (("--nodes", "2"), "--nodes 2: needs --master HOST:PORT"),
         (("--minutes", "0"), "--minutes: must be numbers"),
         (("--finish", "--continue", "9"), "give one of them"),
+        (("--work", "/dev/null/{}"), "--work /dev/null/{}, "),
         (("--dry-run", "--", "--seed", "2", "--arch", "nonsense"), "--arch nonsense: no such"),
     ],
 )
