@@ -10,8 +10,7 @@ subwords (learned from the raw training text; decoding restores every line exact
 Each line is a sequence that ends with </s>.
 
 With --summaries a split is a prefix of two files, PREFIX.article and PREFIX.summary, and a sequence
-is `article <sep> summary`. The article is cut to --article-tokens tokens, the summary to
---summary-tokens.
+is `article <sep> summary`, cut to --article-tokens and to --summary-tokens tokens.
 
 The folder has what `--task language_modeling` reads (dict.txt, train.bin, train.idx and so on), the
 codes, and preprocessing.json for bundle.py. It is created only when it is complete.

@@ -57,6 +57,7 @@ def test_segments_and_training_text(tmp_path):
     done = run_script("data-prep/sentences.py", *files)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:-1] == [*SEGMENTS, *SENTENCES]
+    assert run_script("data-prep/sentences.py", "-", stdin=SGML).stdout.split("\n")[:-1] == SEGMENTS
 
 
 TMX = """<?xml version="1.0"?><tmx><header srclang="en-US"/><body>
@@ -186,10 +187,12 @@ def test_summaries_that_are_written_are_read(tmp_path):
     assert not list(tmp_path.glob("*empty*"))
 
 
-def test_summaries_do_not_replace_their_input(tmp_path):
+def test_an_input_is_not_replaced(tmp_path):
     path = write_lines(tmp_path / "train.jsonl", [{"source": ["One."], "target": ["A."]}])
     given = ("--format", "scitldr", "--input", path, "--output", tmp_path / "train")
     assert_one_line_error(run_script("data-prep/summaries.py", *given), "is an input or another")
+    learn = ("data-prep/bpe.py", "learn", "--input", path, "--output", path)
+    assert_one_line_error(run_script(*learn), "is an input or another")
     assert [file.name for file in tmp_path.iterdir()] == ["train.jsonl"]
 
 
