@@ -101,6 +101,9 @@ def main(flags: Flags) -> None:
     settings = TextSettings(args.coding, CODES if args.coding == "bpe" else None, *lengths)
     sides = (".article", ".summary") if args.summaries else ("",)
     splits = {split: [getattr(args, split) + side for side in sides] for split in SPLITS}
+    for path in splits["train"] if settings.codes else ():
+        if path == "-" or Path(path).is_fifo():
+            raise UserError(f"{path}: a pipe can't be read twice: give a file")
     numbers = args.operations, args.threshold, args.workers
     print("\n".join(code_text(splits, settings, args.output, *numbers)))
 
