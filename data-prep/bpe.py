@@ -21,6 +21,7 @@ from functools import partial
 from checkout import Flags, report, run
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.files.outputs import check_outputs
 from vaswani_plugin.files.parallel import process_file
 from vaswani_plugin.text.bpe import make_encoder
 from vaswani_plugin.text.bpe_learning import learn
@@ -41,6 +42,7 @@ def main(flags: Flags) -> None:
     applying.number("--vocabulary-threshold", 0, "and as frequent (default: 0)", 0)
     args = flags.parse_args()
     if args.command == "learn":
+        check_outputs("--output", [args.output], args.input)
         count = learn(args.input, args.operations, args.min_frequency, args.output, args.workers)
         report(f"{count} merge operations: {args.output}", args.output)
     else:

@@ -10,8 +10,7 @@ subwords (learned from the raw training text; decoding restores every line exact
 Each line is a sequence that ends with </s>.
 
 With --summaries a split is a prefix of two files, PREFIX.article and PREFIX.summary, and a sequence
-is `article <sep> summary`. The article is cut to --article-tokens tokens, the summary to
---summary-tokens.
+is `article <sep> summary`, cut to --article-tokens and to --summary-tokens tokens.
 
 The folder has what `--task language_modeling` reads (dict.txt, train.bin, train.idx and so on), the
 codes, and preprocessing.json for bundle.py. It is created only when it is complete.
@@ -102,6 +101,9 @@ def main(flags: Flags) -> None:
     settings = TextSettings(args.coding, CODES if args.coding == "bpe" else None, *lengths)
     sides = (".article", ".summary") if args.summaries else ("",)
     splits = {split: [getattr(args, split) + side for side in sides] for split in SPLITS}
+    for path in splits["train"] if settings.codes else ():
+        if path == "-" or Path(path).is_fifo():
+            raise UserError(f"{path}: a pipe can't be read twice: give a file")
     numbers = args.operations, args.threshold, args.workers
     print("\n".join(code_text(splits, settings, args.output, *numbers)))
 

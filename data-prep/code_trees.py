@@ -88,8 +88,7 @@ def main(flags: Flags) -> None:
     flags.workers()
     args = flags.parse_args()
     splits = {"train": args.train, "valid": args.valid, "test": args.test}
-    if args.also:
-        splits["train1"] = args.also
+    splits |= {"train1": args.also} if args.also else {}
     codes = CODES if args.coding == "bpe" else None
     settings = TreeSettings(args.coding, not args.one_placeholder, not args.plain_closings, codes)
     numbers = args.operations, args.threshold, args.workers

@@ -5,8 +5,7 @@
 
 A corpus is two files that correspond line by line, or one file with source <tab> target on each
 line, in UTF-8, plain or .gz. More columns need --columns, or a first line that names the languages.
-Without --valid or --test, that split is taken from the training text, which then has none of its
-sentences.
+Without --valid or --test, that split is taken out of the training text, with all its sentences.
 
 These pairs are dropped: an empty side; a side longer than --max-length; the same text on both
 sides; a ratio of lengths beyond --max-ratio; another number of columns; repeated pairs; a sentence

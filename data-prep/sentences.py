@@ -28,7 +28,7 @@ from vaswani_plugin.files.lines import read_text
 from vaswani_plugin.files.outputs import check_outputs, write_lines
 
 _TAG = re.compile(r"(?i)<(/?)(seg|doc|tu|tuv|src|ref|hyp|srcset|refset|tstset)(?=[\s/>])([^>]*)>")
-_ATTRIBUTE = re.compile(r"""([\w:]+)\s*=\s*["']?([^"'>\s]*)""")
+_ATTRIBUTE = re.compile(r"""([\w:]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|["']?([^"'>\s]*))""")
 _NAMES = ("translator", "system", "sysid", "refid")
 # Inside a segment of a TMX file: another program's codes, and the marks of a part of the text.
 _INLINE = re.compile(r"(?s)<(bpt|ept|ph|it|ut)\b[^>]*?(?:/>|>.*?</\1>)|</?(?:hi|sub)\b[^>]*>")
@@ -70,7 +70,7 @@ def segments(path: str, content: str) -> Iterator[Segment]:
             line = content.count("\n", 0, start if opened == "seg" else tag.start()) + 1
             raise UserError(f"{path}:{line}: <seg> without </seg>: damaged: fetch the file again")
         if not closes:
-            inside.append((name, {key.lower(): value for key, value in _ATTRIBUTE.findall(tag[3])}))
+            inside.append((name, {k.lower(): "".join(v) for k, *v in _ATTRIBUTE.findall(tag[3])}))
             start, units = tag.end(), units + (name == "tu")
             number = number + 1 if name == "seg" else 0
             continue

@@ -3,10 +3,9 @@
     split_groups.py all.en all.de --output raw --train 0 --valid 2000 --test 2000
 
 Pairs that share a sentence on either side, directly or through other pairs, form a group, and a
-group stays together. Sentences are equal here if their letters and digits are equal, without regard
-to case. Repeated pairs are dropped. Small groups go to test, then to valid, until these have the
-wanted numbers of pairs. The rest, or its first N pairs, is train. The same text gives the same
-splits.
+group stays together. Sentences are equal here if their letters and digits are, without regard to
+case. Repeated pairs are dropped. Small groups go to test, then to valid, until these have the pairs
+that are wanted. The rest, or its first N pairs, is train. The same text gives the same splits.
 """
 
 import unicodedata

@@ -11,8 +11,7 @@ lists all pieces for fairseq-preprocess --srcdict, so that characters missing fr
 do not become <unk>.
 
 Kinds: unigram keeps the pieces that make the text most likely; bpe merges the most frequent pairs;
-likelihood merges the pairs that make the text most likely, as published (slow beyond a few million
-words).
+likelihood merges pairs to make the text most likely, as published (slow beyond millions of words).
 """
 
 from functools import partial

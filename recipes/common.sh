@@ -2,8 +2,7 @@
 #
 # What the recipes share. A recipe names itself and its own options, begins, and does its steps:
 #
-#   recipe=multi30k pair=en-de options=pair
-#   paths=''  # those of its options that are files or folders
+#   recipe=multi30k pair=en-de options=pair paths=''  # paths: its options that are files or folders
 #   source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 #   begin "$@"
 #   step tokenize every raw tok python "$prep/normalize_tokenize.py" --language {}
@@ -87,6 +86,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
     done <<<"${!_name-}"
     printf -v "$_name" %s "$_given"
   done
+  [[ $root$work${init_from-} != *{}* ]] || die "--work $work${init_from:+, --init-from $init_from}, $root: no path may hold {}, which stands for a language: give another folder"
   gpus=${gpus:-$({ nvidia-smi -L 2>/dev/null || true; } | awk '/^GPU/ { n = 1 } END { print n + 0 }')}
   [[ $gpus$nodes$node_rank${continue:-0}${minutes:-1} =~ ^[0-9]+$ && ${minutes:-1} != 0 ]] ||
     die "--gpus, --nodes, --node-rank, --continue, --minutes: must be numbers"

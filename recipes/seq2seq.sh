@@ -33,13 +33,14 @@ step tokenize every raw tok python "$prep/normalize_tokenize.py" --language {}
 step binarize binarize "$work/tok" --source-rows "$source_rows" --target-rows "$target_rows"
 updates=0 # 7.5 epochs
 if [[ -z $dry_run ]]; then updates=$((15 * (($(wc -l <"$work/raw/train.$source") + 127) / 128) / 2)); fi
-lstm() { # NAME FLAG...
+lstm() { # NAME FLAG...: WORK/models/NAME; a training that begins anew leaves the old one aside
+  if ((node_rank == 0)) && [[ -n $is_new && -d $work/models/$1 ]]; then mv "$work/models/$1" "$work/models/$1.$(date +%s)"; fi
   train --arch "$(or_tiny "$arch" vaswani_seq2seq_lstm_tiny)" --share-embeddings none --dropout 0 --batch-size 128 --sentence-avg \
     --clip-norm 5 --optimizer sgd --lr 0.7 --lr-scheduler vaswani_halving --constant-epochs 5 --halving-epochs .5 \
     --max-update "$updates" --no-epoch-checkpoints --save-dir "$work/models/$1" "${@:2}"
 }
 step train-forwards lstm forwards --no-reverse-source --seed 1
-paths=''
+paths='' named=()
 for seed in $seeds; do
   step "train-reversed-$seed" lstm "reversed-$seed" --seed "$seed"
   paths+=:$work/models/reversed-$seed/checkpoint_last.pt
@@ -49,7 +50,6 @@ translate_words() { # NAME PATHS
   translate --path "$2" --beam 12 --lenpen 0
   mv "$work/test.tok" "$work/$1.$target"
 }
-named=()
 for system in "${systems[@]}"; do
   named+=(--system "$system") name=${system%%=*}
   step "translate-$name" translate_words "$name" "${system#*=}"

@@ -155,7 +155,7 @@ def finish(folder: str, recipe: str, title: str, *arguments: str) -> None:
         key, _, path = argument.partition("=")
         known = {k: v for k, v in reports.get(key, {}).items() if v is not None}
         reports[key] = json.loads(Path(path).read_text(encoding="utf-8")) | known
-    log = sorted((work / "logs").glob("train*.log"))[-1]
+    log = max(p for p in (work / "logs").glob("train*.log") if ".node" not in p.name)
     training = read_training(read_lines(log), str(log))
     texts = [path for path in sorted((work / "raw").iterdir()) if path.suffix != ".part"]
     result = {

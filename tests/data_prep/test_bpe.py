@@ -38,10 +38,8 @@ def corpus(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def codes(corpus) -> Path:
     """Codes that our script learnt."""
-    done = run_script(
-        "data-prep/bpe.py", "learn", "--operations", 200, "--output", corpus / "codes",
-        "--input", corpus / "train.en", corpus / "train.de",
-    )  # fmt: skip
+    given = ("--operations", 200, "--output", corpus / "codes", "--input", corpus / "train.en")
+    done = run_script("data-prep/bpe.py", "learn", *given, corpus / "train.de")
     assert done.returncode == 0, done.stderr
     return corpus / "codes"
 
@@ -54,11 +52,9 @@ def subword_nmt(*args: object) -> None:
 
 
 def test_codes_equal_those_of_subword_nmt(corpus, codes, tmp_path):
-    subword_nmt(
-        "learn-joint-bpe-and-vocab", "-s", 200, "-o", tmp_path / "theirs",
-        "--input", corpus / "train.en", corpus / "train.de",
-        "--write-vocabulary", tmp_path / "v1", tmp_path / "v2",
-    )  # fmt: skip
+    files = ("--input", corpus / "train.en", corpus / "train.de", "-o", tmp_path / "theirs")
+    also = ("--write-vocabulary", tmp_path / "v1", tmp_path / "v2")
+    subword_nmt("learn-joint-bpe-and-vocab", "-s", 200, *files, *also)
     assert codes.read_bytes() == (tmp_path / "theirs").read_bytes()
     assert codes.read_bytes().count(b"\n") == 201
 

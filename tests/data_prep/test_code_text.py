@@ -1,5 +1,6 @@
 """code_text.py beside fairseq's dictionary and reader: nothing unknown where coding is faithful."""
 
+import os
 from pathlib import Path
 
 import code_text
@@ -110,4 +111,7 @@ def test_rare_words_become_unknown(text, run):
 def test_flags_that_do_not_fit(text, run):
     with pytest.raises(UserError, match="--summaries goes with --article-tokens N"):
         run(text, "--coding", "words", "--summaries")
+    os.mkfifo(text / "pipe")
+    with pytest.raises(UserError, match="pipe: a pipe can't be read twice: give a file"):
+        run(text, "--coding", "bpe", "--train", text / "pipe")
     assert not (text / "bin").exists()

@@ -57,6 +57,7 @@ def test_segments_and_training_text(tmp_path):
     done = run_script("data-prep/sentences.py", *files)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:-1] == [*SEGMENTS, *SENTENCES]
+    assert run_script("data-prep/sentences.py", "-", stdin=SGML).stdout.split("\n")[:-1] == SEGMENTS
 
 
 TMX = """<?xml version="1.0"?><tmx><header srclang="en-US"/><body>
@@ -86,6 +87,7 @@ TWICE = '<doc docid="a"><seg id="1">x</seg></doc><doc docid="a"><seg id="1">y</s
         (WMT, "--text de", "has segment a 2 twice: name one with --text: A, B, de, ref"),
         (WMT, "--text C", "has no such text: name one with --text: A, B, de, en, ref, src"),
         (TWICE, "", "x: has segment a 1 twice"),
+        (TWICE.replace('"a"', '"t a"', 1).replace('"a"', "'t b'"), "", ["x", "y"]),
         ("<?xml version='1.0'?><xliff><source>a</source></xliff>", "", "XML file without <seg>"),
     ],
 )
@@ -143,7 +145,8 @@ def test_scitldr(tmp_path):
     record = {"source": ["One  thing.\n", " ", "Another.\u2028"], "target": ["A.", "B."], "x": 1}
     path = write_lines(tmp_path / "train.jsonl", [record])
     assert list(READERS["scitldr"](path)) == [Example(["One thing.", "Another."], ["A.", "B."])]
-    for other in ([], {"source": "text", "target": ["t"]}, {"source": ["text"], "target": [1]}):
+    for source, target in ((["a"], []), ("text", ["t"]), (["text"], [1]), (["text"], ["\ud83d"])):
+        other = {"source": source, "target": target} if target else []
         write_lines(tmp_path / "train.jsonl", [record, other])
         with pytest.raises(UserError, match="train.jsonl:2: must be a JSON object with the lists"):
             list(READERS["scitldr"](path))
@@ -155,20 +158,18 @@ def test_a_table_whose_fields_hold_line_breaks(tmp_path):
     path.write_bytes(text.encode())
     (found,) = read_csv(str(path))
     assert found == Example(['He said: "Go."', "Then he went."], ["One .\nTwo ."])
-    for text in ("id,text\n1,a\n", "id,article,highlights\n1,a\n"):
+    missing, head = "2: no article or no highlights.*are id, ", "id,article,highlights\n"
+    faults = {"id,text\n1,a\n": missing, f"{head}1,a\n": missing, f'{head}1,"a': "2: unexpec"}
+    for text, fault in (faults | {f'{head}1,a,b\n2,"b"c",d\n': "3: ',' expected after"}).items():
         path.write_text(text)
-        with pytest.raises(UserError, match="test.csv:2: no article or no highlights.*are id, "):
+        with pytest.raises(UserError, match=f"test.csv:{fault}"):
             list(read_csv(str(path)))
 
 
 def test_sentences_end_at_stops():
-    for sentences in (
-        ["One.", "Two!", "Three?", "Four"],
-        ["He said “No.”", "And left."],
-        ["Version 1.2 of it. e.g. this"],
-        ["It grew (fast.)", "\u00c9mile saw it.", "Ä"],
-        [],
-    ):
+    texts = [["One.", "Two!", "Three?", "Four"], ["He said “No.”", "And left."], []]
+    texts += [["Version 1.2 of it. e.g. this"], ["It grew (fast.)", "\u00c9mile saw it.", "Ä"]]
+    for sentences in texts:
         assert split_at_stops("  ".join(sentences)) == sentences
 
 
@@ -186,10 +187,12 @@ def test_summaries_that_are_written_are_read(tmp_path):
     assert not list(tmp_path.glob("*empty*"))
 
 
-def test_summaries_do_not_replace_their_input(tmp_path):
+def test_an_input_is_not_replaced(tmp_path):
     path = write_lines(tmp_path / "train.jsonl", [{"source": ["One."], "target": ["A."]}])
     given = ("--format", "scitldr", "--input", path, "--output", tmp_path / "train")
     assert_one_line_error(run_script("data-prep/summaries.py", *given), "is an input or another")
+    learn = ("data-prep/bpe.py", "learn", "--input", path, "--output", path)
+    assert_one_line_error(run_script(*learn), "is an input or another")
     assert [file.name for file in tmp_path.iterdir()] == ["train.jsonl"]
 
 

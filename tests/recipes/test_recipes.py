@@ -64,13 +64,10 @@ def iwslt(folder: Path) -> tuple:
 def tatoeba(folder: Path) -> tuple:
     """deu-eng.zip: one table, with some pairs that have several translations."""
     text = toy_text(folder / "text", "de", train=5000)
-    rows = [
-        f"{english}\t{german}\tCC-BY 2.0 (France) Attribution: tatoeba.org #{number}"
-        for split in ("train", "valid", "test")
-        for number, (english, german) in enumerate(
-            zip(text[f"{split}.en"], text[f"{split}.de"], strict=True)
-        )
-    ]
+    rows, source = [], "CC-BY 2.0 (France) Attribution: tatoeba.org #1"
+    for split in ("train", "valid", "test"):
+        pairs = zip(text[f"{split}.en"], text[f"{split}.de"], strict=True)
+        rows += [f"{english}\t{german}\t{source}" for english, german in pairs]
     rows += [row.replace("\t", "\tAuch: ", 1) for row in rows[::7]]
     with zipfile.ZipFile(folder / "deu-eng.zip", "w") as archive:
         archive.writestr("deu.txt", "".join(row + "\n" for row in rows))
@@ -146,8 +143,7 @@ def test_quickstart(tmp_path):
     assert done.stdout.count("  source  ") == done.stdout.count("  reference  ") == 10
     assert "BLEU" in done.stdout and (work / "attention.png").stat().st_size > 1000
     assert ", chrF " in done.stderr and done.stderr.count("  reference  ") % 3 == 0
-    lines = toy_lines("en-de/test.en", 10)
-    assert [line in done.stdout for line in lines] == [True] * 10
+    assert [line in done.stdout for line in toy_lines("en-de/test.en", 10)] == [True] * 10
     # The score is that of the bundle's own translations.
     translator = Translator.from_pretrained(work / "model")
     texts = (work / "raw" / "test.en").read_text("utf-8").split("\n")[:5]
@@ -164,6 +160,7 @@ def test_quickstart(tmp_path):
     ],
 )
 def test_other_models(name, more, key, said, tmp_path):
+    (tmp_path / "my work" / "logs" / "train.node1.log").mkdir(parents=True)  # of another node
     done = run_recipe(name, tmp_path / "my work", *more)
     result = result_of(tmp_path / "my work")
     assert result[key] is not None and said in done.stdout
@@ -212,20 +209,18 @@ def test_corpora_of_language_models(corpus, awk, tmp_path):
 
 def test_sequence_to_sequence(tmp_path):
     """One seed is an ensemble of one, and rescores another system's lists."""
-    lists = tmp_path / "lists"
+    work, lists = tmp_path / "work", tmp_path / "lists"
     lists.mkdir()
     for split in ("valid", "test"):
-        rows = [
-            f"{number} ||| {line} ||| lm= -1 ||| {-place}\n"
-            for number, line in enumerate(toy_lines(f"en-de/{split}.de")[:120])
-            for place in (1, 2)
-        ]
+        lines = enumerate(toy_lines(f"en-de/{split}.de")[:120])
+        rows = [f"{n} ||| {line} ||| lm= -1 ||| {x}\n" for n, line in lines for x in (-1, -2)]
         (lists / f"{split}.nbest").write_text("".join(rows), encoding="utf-8")
-    args = ("--pair", "en-de", "--seeds", 1, "--source-rows", 200, "--target-rows", 200)
-    done = run_recipe("seq2seq", tmp_path / "work", *args, "--nbest", lists)
+    args = *"--pair en-de --seeds 1 --source-rows 200 --target-rows 200 --nbest".split(), lists
+    done = run_recipe("seq2seq", work, *args)
     assert "BLEU" in done.stdout
-    for name in ("forwards", "reversed", "ensemble"):
-        assert (tmp_path / "work" / f"{name}.json").exists()
+    assert {"forwards.json", "reversed.json", "ensemble.json"} < set(os.listdir(work))
+    run_recipe("seq2seq", work, *args, *"--from train-forwards --until train-forwards".split())
+    assert len(list((work / "models").glob("forwards*"))) == 2, "it begins anew"
 
 
 @pytest.mark.shared_data

@@ -29,7 +29,7 @@ def check_outputs(
     flag: str, outputs: Iterable[str | Path | None], inputs: Iterable[str | Path | None]
 ) -> None:
     """Refuses folders, and outputs that would replace an input or one another; None is no file."""
-    taken = {os.path.realpath(path) for path in inputs if path is not None}
+    taken = {os.path.realpath(path) for path in inputs if path is not None and str(path) != "-"}
     for path in (path for path in outputs if path):
         if os.path.isdir(path):
             raise UserError(f"{flag}: {path} is a folder; name a file in it")

@@ -21,6 +21,7 @@ from vaswani_plugin.files.lines import join_words, read_lines
 from vaswani_plugin.files.outputs import write_atomically
 
 _SENTENCE_END = re.compile(r"""(?<=[.!?])(["'”’)\]]*)\s+(?=["'“‘(\[]?[^\W_a-z])""")
+_HALF = re.compile("[\ud800-\udfff]")  # JSON allows half a surrogate pair, which is no text
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ def _read_json(path: str, keys: tuple[str, str]) -> Iterator[Example]:
             if str in map(type, texts):
                 raise TypeError("a text instead of a list")
             example = _cleaned(*texts)
+            if _HALF.search(" ".join(example.article + example.references)):
+                raise ValueError("half a surrogate pair")
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             must = f"must be a JSON object with the lists of texts {' and '.join(keys)}"
             raise UserError(f"{path}:{number}: {must} ({error!r:.60})") from error
@@ -66,14 +69,19 @@ def read_examples(path: str) -> Iterator[Example]:
 def read_csv(path: str) -> Iterator[Example]:
     """Yields the rows of a table."""
     # Fields may hold line breaks, so the csv module needs the line ends.
-    rows = csv.DictReader(f"{line}\n" for line in read_lines(path))
+    rows = csv.DictReader((f"{line}\n" for line in read_lines(path)), strict=True)
     csv.field_size_limit(1 << 24)
-    for row in rows:
-        article, highlights = row.get("article"), row.get("highlights")
-        if article is None or highlights is None:
-            columns = f"the table's columns are {', '.join(rows.fieldnames or [])}"
-            raise UserError(f"{path}:{rows.line_num}: no article or no highlights here; {columns}")
-        yield _cleaned(split_at_stops(article), [highlights])
+    try:
+        for row in rows:
+            article, highlights = row.get("article"), row.get("highlights")
+            if article is None or highlights is None:
+                columns = f"the table's columns are {', '.join(rows.fieldnames or [])}"
+                fault = f"no article or no highlights here; {columns}"
+                raise UserError(f"{path}:{rows.line_num}: {fault}")
+            yield _cleaned(split_at_stops(article), [highlights])
+    except csv.Error as error:  # of a row that begins after line_num
+        advice = "fetch the file again, or double the quotes inside this row's fields"
+        raise UserError(f"{path}:{rows.line_num + 1}: {error}: {advice}") from error
 
 
 READERS: dict[str, Callable[[str], Iterator[Example]]] = {
