@@ -59,8 +59,8 @@ FILES = ROOT / "recipes" / "experiments"
 COMMON = "all"
 FIGURES = ("PPL", "BLEU")
 Results = dict[str, dict[str, list[Any]]]
-LEVELS = range(5, 45, 5)
-"""BLEU of the validation set, of which the table of costs has a column each."""
+LEVELS = range(5, 45, 5)  # BLEU of the validation set; the table of costs has a column of each
+SAVED = 75  # fairseq-train's exit code, and the recipes', after a signal
 
 
 @dataclass(frozen=True)
@@ -111,37 +111,39 @@ class Runner:
         self.args = args
         self.devices: SimpleQueue[dict[str, str]] = SimpleQueue()
         each = args.gpus // args.parallel
+        usable = len(getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0))
         for number in range(args.parallel):
             gpus = ",".join(str(number * each + gpu) for gpu in range(each))
-            cores = str(max(1, (os.cpu_count() or 1) // args.parallel))
-            device = {"CUDA_VISIBLE_DEVICES": gpus} if each else {"OMP_NUM_THREADS": cores}
-            self.devices.put(device)
+            cores = os.environ.get("OMP_NUM_THREADS") or str(max(1, usable // args.parallel))
+            self.devices.put({"CUDA_VISIBLE_DEVICES": gpus} if each else {"OMP_NUM_THREADS": cores})
         self.device_flags = ["--distributed-world-size", str(each)] if each else ["--cpu"]
         self.running: set[subprocess.Popen] = set()
         self.is_stopped = False
 
     def pass_on(self, number: int, frame: object) -> None:
         """A signal's handler: what runs may save before it ends, and nothing more is begun."""
+        if not self.is_stopped:
+            say("stops as soon as what runs has saved; the same command goes on")
         self.is_stopped = True
         for child in list(self.running):
             child.send_signal(number)
 
     def execute(self, command: list[str], log: Path) -> None:
         """Run a command; what it prints is added to `log`."""
-        device = self.devices.get()
+        device, code = self.devices.get(), 0
         try:
             if not self.is_stopped:
                 with open(log, "a", encoding="utf-8") as stream:
                     output = {"stdout": stream, "stderr": subprocess.STDOUT}
                     child = subprocess.Popen(command, env=os.environ | device, **output)
                 self.running.add(child)
-                child.wait()
+                code = child.wait()
                 self.running.discard(child)
         finally:
             self.devices.put(device)
-        if self.is_stopped:
-            raise UserError("stopped; the same command goes on")
-        if child.returncode:
+        if code == SAVED or (self.is_stopped and code <= 0):
+            raise SystemExit(SAVED)
+        if code:
             raise UserError(f"{command[0]} failed: see the end of {log}")
 
     def train(self, name: str, flags: tuple[str, ...]) -> dict[str, Any]:
@@ -155,7 +157,8 @@ class Runner:
             if (folder / key).read_text(encoding="utf-8") != text:
                 raise UserError(f"{folder} is of other {key}: give another --work, or delete it")
         if not result.exists():
-            say(f"{name}: trains, {log}")
+            if not self.is_stopped:
+                say(f"{name}: trains, {log}")
             plugin = str(ROOT / "vaswani_plugin")
             command = ["fairseq-train", str(self.args.data), "--user-dir", plugin]
             command += ["--save-dir", str(folder / "checkpoints"), "--no-progress-bar"]
@@ -232,14 +235,11 @@ def say(text: str) -> None:
 
 
 def measure(rows: list[Row], everything: list[Row], args: argparse.Namespace) -> Results:
-    """Train and translate; by row the figures, a value for each seed.
-
-    A training has the name of the first row of the file that needs it.
-    """
+    """Train and translate; by row the figures, a value for each seed."""
     runner = Runner(args)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, runner.pass_on)
-    names = {row.train: row.name for row in reversed(everything)}
+    names = {row.train: row.name for row in reversed(everything)}  # the first that needs it
     needed = dict.fromkeys(row.train for row in rows)
     trainings = [(flags, seed) for seed in args.seeds for flags in needed]
 

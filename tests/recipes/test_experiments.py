@@ -174,11 +174,20 @@ def test_mistakes_are_one_line(finished, tmp_path):
     assert failed.returncode == 1 and "fairseq-train failed: see the end of" in failed.stderr
 
 
-def test_a_signal_is_passed_on_and_nothing_more_is_begun(tmp_path):
+@pytest.mark.parametrize(
+    ("given", "threads", "code", "end"), [("", 3, 75, "^75$"), ("5", 5, 1, "sh failed: see the ")]
+)
+def test_a_signal_is_passed_on_and_nothing_more_is_begun(
+    given, threads, code, end, tmp_path, monkeypatch, capsys
+):
+    """What can't save has failed; the threads are the cores that may be used, or the user's."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {2, 3, 5}, raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", given)
     runner = experiments.Runner(argparse.Namespace(gpus=0, parallel=1))
     threading.Timer(1, runner.pass_on, (signal.SIGTERM, None)).start()
-    command = ["sh", "-c", "trap 'echo saved; exit 75' TERM; while :; do sleep .1; done"]
-    for _ in range(2):
-        with pytest.raises(UserError, match="stopped; the same command goes on"):
-            runner.execute(command, tmp_path / "log")
-    assert (tmp_path / "log").read_text() == "saved\n"
+    waits = f"trap 'exit {code}' TERM; echo $OMP_NUM_THREADS; while :; do sleep .1; done"
+    for expected in (end, "^75$"):
+        with pytest.raises((SystemExit, UserError), match=expected):
+            runner.execute(["sh", "-c", waits], tmp_path / "log")
+    assert (tmp_path / "log").read_text() == f"{threads}\n"
+    assert capsys.readouterr().err.count("the same command goes on") == 1

@@ -167,8 +167,7 @@ def test_other_models(name, more, key, said, tmp_path):
     done = run_recipe(name, tmp_path / "my work", *more)
     result = result_of(tmp_path / "my work")
     assert result[key] is not None and said in done.stdout
-    averaged = len(result["averaged"]["inputs"])
-    assert (averaged, result["averaged"]["asked"]) == (2 if more else 5, 5)
+    assert (len(result["averaged"]["inputs"]), result["averaged"]["asked"]) == (2 if more else 5, 5)
     assert ("8 updates, average of only 2 of 5 checkpoints, " in done.stdout) == bool(more)
 
 
@@ -222,8 +221,7 @@ def test_sequence_to_sequence(tmp_path):
         ]
         (lists / f"{split}.nbest").write_text("".join(rows), encoding="utf-8")
     args = ("--pair", "en-de", "--seeds", 1, "--source-rows", 200, "--target-rows", 200)
-    done = run_recipe("seq2seq", tmp_path / "work", *args, "--nbest", lists)
-    assert "BLEU" in done.stdout
+    assert "BLEU" in run_recipe("seq2seq", tmp_path / "work", *args, "--nbest", lists).stdout
     for name in ("forwards", "reversed", "ensemble"):
         assert (tmp_path / "work" / f"{name}.json").exists()
 
