@@ -5,21 +5,22 @@
     python recipes/experiments.py section5 smoothing penalty --data DATA --seeds 1,2,3
     python recipes/experiments.py table3 base a b --data DATA --gpus 8 -- --update-freq 8
 
-A file of recipes/experiments/ has a row a line: its name, then the flags by which its training
-differs from `all`'s, the number of last checkpoints to average, the flags of fairseq-generate, and
-what is published. Rows with the same training share it. A name selects a row, its beginning all
-rows of a group ("b" or "smoothing"). What is finished is not done again, so that rows and seeds may
-be added later. After -- stand more flags of every training.
+A file of recipes/experiments/ has a row a line: its name, the flags by which its training differs
+from `all`'s, the number of last checkpoints to average, the flags of fairseq-generate, and what is
+published. Rows with the same training share it. A name selects a row, its beginning a group ("b").
+What is finished is not done again, so that rows and seeds may be added; other data need another
+--work. After -- stand more flags of every training.
 
 Each training is validated and translates the validation set. WORK/report.md has means over the
-seeds, their standard errors, and the change from the first row, whose standard error is that of the
-differences seed by seed; WORK/report.png draws it, where matplotlib is installed. Where trainings
-are validated with --eval-bleu, as the ancestors are, a second table says what a BLEU costs in FLOPs
-(3 forward passes, padding left out) and in minutes of training, and WORK/costs.png draws it.
+seeds, their standard errors, and the change from the first row, its error that of the differences
+seed by seed; WORK/report.png draws it, where matplotlib is. Where trainings are validated with
+--eval-bleu, as the ancestors are, a second table says what a BLEU costs in FLOPs (3 forward
+passes, padding left out) and in minutes of training, and WORK/costs.png draws it.
 """
 
 import argparse
 import csv
+import hashlib
 import json
 import os
 import re
@@ -57,8 +58,9 @@ from vaswani_plugin.text.training_log import read_training  # noqa: E402
 FILES = ROOT / "recipes" / "experiments"
 COMMON = "all"
 FIGURES = ("PPL", "BLEU")
-LEVELS = range(5, 45, 5)
-"""BLEU of the validation set, of which the table of costs has a column each."""
+Results = dict[str, dict[str, list[Any]]]
+LEVELS = range(5, 45, 5)  # BLEU of the validation set; the table of costs has a column of each
+SAVED = 75  # fairseq-train's exit code, and the recipes', after a signal
 
 
 @dataclass(frozen=True)
@@ -88,9 +90,7 @@ def read_rows(path: Path) -> list[Row]:
             continue
         if common is None:
             raise UserError(f"{path}: the first row must be `{COMMON}`, with the flags of all")
-        train, translate = (
-            (*shared, *changes) for shared, changes in zip(common, of_row, strict=False)
-        )
+        train, translate = ((*of_all, *own) for of_all, own in zip(common, of_row, strict=False))
         rows.append(Row(name, tuple(train), int(average or common[2]), tuple(translate), record))
     return rows
 
@@ -111,51 +111,54 @@ class Runner:
         self.args = args
         self.devices: SimpleQueue[dict[str, str]] = SimpleQueue()
         each = args.gpus // args.parallel
+        usable = len(getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0))
         for number in range(args.parallel):
             gpus = ",".join(str(number * each + gpu) for gpu in range(each))
-            cores = str(max(1, (os.cpu_count() or 1) // args.parallel))
-            device = {"CUDA_VISIBLE_DEVICES": gpus} if each else {"OMP_NUM_THREADS": cores}
-            self.devices.put(device)
+            cores = os.environ.get("OMP_NUM_THREADS") or str(max(1, usable // args.parallel))
+            self.devices.put({"CUDA_VISIBLE_DEVICES": gpus} if each else {"OMP_NUM_THREADS": cores})
         self.device_flags = ["--distributed-world-size", str(each)] if each else ["--cpu"]
         self.running: set[subprocess.Popen] = set()
         self.is_stopped = False
 
     def pass_on(self, number: int, frame: object) -> None:
         """A signal's handler: what runs may save before it ends, and nothing more is begun."""
+        if not self.is_stopped:
+            say("stops as soon as what runs has saved; the same command goes on")
         self.is_stopped = True
         for child in list(self.running):
             child.send_signal(number)
 
     def execute(self, command: list[str], log: Path) -> None:
         """Run a command; what it prints is added to `log`."""
-        device = self.devices.get()
+        device, code = self.devices.get(), 0
         try:
             if not self.is_stopped:
                 with open(log, "a", encoding="utf-8") as stream:
                     output = {"stdout": stream, "stderr": subprocess.STDOUT}
                     child = subprocess.Popen(command, env=os.environ | device, **output)
                 self.running.add(child)
-                child.wait()
+                code = child.wait()
                 self.running.discard(child)
         finally:
             self.devices.put(device)
-        if self.is_stopped:
-            raise UserError("stopped; the same command goes on")
-        if child.returncode:
+        if code == SAVED or (self.is_stopped and code <= 0):
+            raise SystemExit(SAVED)
+        if code:
             raise UserError(f"{command[0]} failed: see the end of {log}")
 
     def train(self, name: str, flags: tuple[str, ...]) -> dict[str, Any]:
         """Train, if it isn't finished; the figures of the training."""
         folder = self.args.work / "trainings" / name
         folder.mkdir(parents=True, exist_ok=True)
-        key, log, result = folder / "flags", folder / "train.log", folder / "training.json"
-        text = shlex.join(flags)
-        if key.exists() and key.read_text(encoding="utf-8") != text:
-            raise UserError(f"{folder} is of other flags: give another --work, or delete it")
-        if not key.exists():
-            key.write_text(text, encoding="utf-8")
+        log, result = folder / "train.log", folder / "training.json"
+        for key, text in {"flags": shlex.join(flags), "data": self.args.digest}.items():
+            if not (folder / key).exists():
+                (folder / key).write_text(text, encoding="utf-8")
+            if (folder / key).read_text(encoding="utf-8") != text:
+                raise UserError(f"{folder} is of other {key}: give another --work, or delete it")
         if not result.exists():
-            say(f"{name}: trains, {log}")
+            if not self.is_stopped:
+                say(f"{name}: trains, {log}")
             plugin = str(ROOT / "vaswani_plugin")
             command = ["fairseq-train", str(self.args.data), "--user-dir", plugin]
             command += ["--save-dir", str(folder / "checkpoints"), "--no-progress-bar"]
@@ -231,19 +234,12 @@ def say(text: str) -> None:
     sys.stderr.write(f"experiments: {text}\n")
 
 
-def measure(
-    rows: list[Row], everything: list[Row], args: argparse.Namespace
-) -> dict[str, dict[str, list[Any]]]:
-    """Train and translate; by row the figures, a value for each seed.
-
-    A training has the name of the first row of the file that needs it.
-    """
+def measure(rows: list[Row], everything: list[Row], args: argparse.Namespace) -> Results:
+    """Train and translate; by row the figures, a value for each seed."""
     runner = Runner(args)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, runner.pass_on)
-    names: dict[tuple[str, ...], str] = {}
-    for row in everything:
-        names.setdefault(row.train, row.name)
+    names = {row.train: row.name for row in reversed(everything)}  # the first that needs it
     needed = dict.fromkeys(row.train for row in rows)
     trainings = [(flags, seed) for seed in args.seeds for flags in needed]
 
@@ -274,7 +270,7 @@ def with_error(values: list[float], digits: int = 2) -> str:
     return text if len(values) == 1 else f"{text} ± {stdev(values) / len(values) ** 0.5:.{digits}f}"
 
 
-def report(rows: list[Row], results: dict[str, dict[str, list[Any]]]) -> str:
+def report(rows: list[Row], results: Results) -> str:
     """The table, in Markdown."""
     published = [key for key in rows[0].published if any(row.published[key] for row in rows)]
     head = ["row", *FIGURES, "change of BLEU", "parameters", "updates", "minutes", *published]
@@ -320,7 +316,7 @@ def report_costs(curves: dict[str, list[list[dict[str, float]]]]) -> str:
     return as_markdown(lines)
 
 
-def draw(rows: list[Row], results: dict[str, dict[str, list[Any]]], path: Path) -> None:
+def draw(rows: list[Row], results: Results, path: Path) -> None:
     """BLEU of each row, with its standard error, as a picture."""
     figure = new_figure(6, 0.6 + 0.28 * len(rows))
     axes = figure.add_subplot(xlabel="BLEU, validation set")
@@ -353,6 +349,11 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     args.seeds = list(dict.fromkeys(map(int, args.seeds.split(","))))
     if args.parallel < 1 or args.gpus < 0 or args.gpus % args.parallel:
         raise UserError(f"--parallel {args.parallel}: must be at least 1, and divide --gpus evenly")
+    files = sorted([*args.data.glob("dict.*"), *args.data.glob("*.idx")])
+    if not files:
+        raise UserError(f"--data {args.data}: no binarized data in it")
+    content = b"".join(file.name.encode() + file.read_bytes() for file in files)
+    args.digest = hashlib.sha256(content).hexdigest()  # other text has other words and lengths
     args.work = args.work or ROOT / "work" / Path(args.experiment).stem
     args.more = argv[end + 1 :]
     return args

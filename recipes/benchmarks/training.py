@@ -265,10 +265,9 @@ def complete(args: argparse.Namespace) -> argparse.Namespace:
             raise UserError("PyTorch finds no GPU on this machine; --device cpu rehearses")
     args.work = args.work.resolve()
     args.work.mkdir(parents=True, exist_ok=True)
-    args.data = Path(args.data)
-    if str(args.data) == "synthetic":
+    if args.data == "synthetic":
         args.data = synthetic_data(args.work, args.vocabulary, args.pairs)
-    args.data = args.data.resolve()
+    args.data = Path(args.data).resolve()
     return args
 
 

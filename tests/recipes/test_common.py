@@ -75,8 +75,7 @@ def test_steps_are_done_once_and_from_a_step_on_again(recipe, tmp_path):
 )
 def test_a_changed_step_is_refused(recipe, changed):
     """The body of a function counts, too."""
-    first = changed.replace("2", "1")
-    assert recipe(first).returncode == 0
+    assert recipe(changed.replace("2", "1")).returncode == 0
     refused = recipe(changed)
     assert refused.returncode == 1
     assert "step a was done by another command" in refused.stderr and "--from a" in refused.stderr
@@ -334,8 +333,7 @@ def test_a_node_trains_and_does_nothing_else(recipe, program, tmp_path):
     for rank in (1, 0):
         done = recipe(steps, *nodes, "--node-rank", rank, bin=folder)
         assert done.returncode == 0, done.stderr
-        logs = tmp_path / "-work ü" / "logs"
-        log = logs / f"train{'.node1' if rank else ''}.log"
+        log = tmp_path / "-work ü" / "logs" / f"train{'.node1' if rank else ''}.log"
         words = log.read_text().split("torchrun ")[-1].split()
         assert words[words.index("--node-rank") + 1] == str(rank)
         assert words[words.index("--nproc-per-node") + 1] == "4"
@@ -358,8 +356,7 @@ def test_one_edited_line_changes_a_step(tmp_path):
         done = run_bash(copy / "multi30k.sh", "--scale", "tiny", "--cpu", "--dry-run")
         assert done.returncode == 0, done.stderr
         outputs.append(done.stdout.split("\n"))
-    changed = [pair for pair in zip(*outputs, strict=True) if pair[0] != pair[1]]
-    ((one, other),) = changed
+    ((one, other),) = [pair for pair in zip(*outputs, strict=True) if pair[0] != pair[1]]
     assert one.startswith("learn-bpe:") and one.replace("10000", "4000") == other
 
 
@@ -381,8 +378,7 @@ def test_fine_tuning_builds_the_same_model(tmp_path):
     model |= {"dropout": 0.3, "d_k": None, "compile": True, "share": False}
     (tmp_path / "config.json").write_text(json.dumps({"model": model}))
     words = run_script("recipes/lib/steps.py", "flags", tmp_path).stdout.split()
-    expected = "vaswani_tiny --d-model 64 --attention-scale none --next-word"
-    assert words == expected.split()
+    assert words == "vaswani_tiny --d-model 64 --attention-scale none --next-word".split()
 
 
 def test_bash_3_and_the_tools_of_macos_are_enough():

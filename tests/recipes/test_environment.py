@@ -60,8 +60,7 @@ def test_an_old_python_given(tmp_path):
 def test_a_folder_of_something_else(tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_text("")
-    done = install(tmp_path / "photos")
-    assert_one_line_error(done, "is not empty and no Python environment")
+    assert_one_line_error(install(tmp_path / "photos"), "is not empty and no Python environment")
     assert [path.name for path in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
 
 

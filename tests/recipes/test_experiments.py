@@ -3,6 +3,7 @@
 import argparse
 import json
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -53,8 +54,7 @@ def test_the_rows_of_table_3_are_the_papers():
     small = {row.name: row for row in experiments.read_rows(experiments.FILES / "table3_small.tsv")}
     assert full.keys() == small.keys() and len(full) == 20
     used = {row.train[row.train.index("--arch") + 1] for row in full.values()}
-    table = {row.name for row in ARCHITECTURES if "Table 3" in row.source}
-    assert table <= used
+    assert {row.name for row in ARCHITECTURES if "Table 3" in row.source} <= used
     for name, row in full.items():
         assert row.published == small[name].published
         arch = row.train[row.train.index("--arch") + 1]
@@ -90,8 +90,7 @@ def test_the_report(finished, toy_data_bin):
     table, costs = printed.split("\n\n")
     rows = re.findall(r"^\| (\w+) .* \| ([\d.]*) \|$", table, re.M)
     assert rows == [("first", "25.8"), ("group_averaged", "")]
-    trained = sorted(path.name for path in (folder / "work" / "trainings").iterdir())
-    assert trained == ["first-1", "first-2"]
+    assert {p.name for p in (folder / "work" / "trainings").iterdir()} == {"first-1", "first-2"}
     # Three forward passes of a pair of mean lengths, by the number of target tokens.
     sizes = [read_numbers(toy_data_bin / f"train.src-tgt.{side}")[1] for side in ("src", "tgt")]
     source, target = (round(lengths.mean()) for lengths in sizes)
@@ -156,8 +155,7 @@ def test_what_is_finished_is_not_done_again(finished):
     again = run_script(SCRIPT, folder / "rows.tsv", "group", *args)
     assert again.returncode == 0 and "trains" not in again.stderr
     assert re.findall(r"^\| (\w+) ", again.stdout, re.M) == ["row", "group_averaged"] * 2
-    after = {p: p.stat().st_mtime_ns for p in before}
-    assert after == before
+    assert {p: p.stat().st_mtime_ns for p in before} == before
 
 
 def test_mistakes_are_one_line(finished, tmp_path):
@@ -167,18 +165,29 @@ def test_mistakes_are_one_line(finished, tmp_path):
     assert_one_line_error(run_script(SCRIPT, rows, "b_dk16", *args), "b_dk16: no row", "first")
     wrong = run_script(SCRIPT, rows, *args, "--seeds", "1,x")
     assert_one_line_error(wrong, "--seeds 1,x: must be numbers")
-    changed = run_script(SCRIPT, rows, *args, "--", "--dropout", "0.2")
-    assert_one_line_error(changed, "is of other flags")
-    work = ("--data", tmp_path, "--work", tmp_path / "w")
-    failed = run_script(SCRIPT, rows, "first", *work)
+    data = shutil.copytree(args[1], tmp_path / "data")
+    (data / "train.src-tgt.tgt.idx").write_bytes(b"other")
+    for kind, changed in ("flags", ("--", "--dropout", "0.2")), ("data", ("--data", data)):
+        assert_one_line_error(run_script(SCRIPT, rows, *args, *changed), f"is of other {kind}")
+    assert_one_line_error(run_script(SCRIPT, rows, "--data", tmp_path), "no binarized data in it")
+    failed = run_script(SCRIPT, rows, "first", "--data", data, "--work", tmp_path / "w")
     assert failed.returncode == 1 and "fairseq-train failed: see the end of" in failed.stderr
 
 
-def test_a_signal_is_passed_on_and_nothing_more_is_begun(tmp_path):
+@pytest.mark.parametrize(
+    ("given", "threads", "code", "end"), [("", 3, 75, "^75$"), ("5", 5, 1, "sh failed: see the ")]
+)
+def test_a_signal_is_passed_on_and_nothing_more_is_begun(
+    given, threads, code, end, tmp_path, monkeypatch, capsys
+):
+    """What can't save has failed; the threads are the cores that may be used, or the user's."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {2, 3, 5}, raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", given)
     runner = experiments.Runner(argparse.Namespace(gpus=0, parallel=1))
     threading.Timer(1, runner.pass_on, (signal.SIGTERM, None)).start()
-    command = ["sh", "-c", "trap 'echo saved; exit 75' TERM; while :; do sleep .1; done"]
-    for _ in range(2):
-        with pytest.raises(UserError, match="stopped; the same command goes on"):
-            runner.execute(command, tmp_path / "log")
-    assert (tmp_path / "log").read_text() == "saved\n"
+    waits = f"trap 'exit {code}' TERM; echo $OMP_NUM_THREADS; while :; do sleep .1; done"
+    for expected in (end, "^75$"):
+        with pytest.raises((SystemExit, UserError), match=expected):
+            runner.execute(["sh", "-c", waits], tmp_path / "log")
+    assert (tmp_path / "log").read_text() == f"{threads}\n"
+    assert capsys.readouterr().err.count("the same command goes on") == 1

@@ -164,8 +164,7 @@ def test_other_models(name, more, key, said, tmp_path):
     done = run_recipe(name, tmp_path / "my work", *more)
     result = result_of(tmp_path / "my work")
     assert result[key] is not None and said in done.stdout
-    averaged = len(result["averaged"]["inputs"])
-    assert (averaged, result["averaged"]["asked"]) == (2 if more else 5, 5)
+    assert (len(result["averaged"]["inputs"]), result["averaged"]["asked"]) == (2 if more else 5, 5)
     assert ("8 updates, average of only 2 of 5 checkpoints, " in done.stdout) == bool(more)
 
 

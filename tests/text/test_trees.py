@@ -69,8 +69,7 @@ def test_random_trees_are_read_as_nltk_reads_them():
         tree = random_tree(rng, plain)
         line = to_line(tree)
         assert parse_tree(line) == tree
-        pretty = nltk_tree(tree).pformat(margin=rng.choice([5, 40, 200]))
-        assert parse_tree(pretty) == tree
+        assert parse_tree(nltk_tree(tree).pformat(margin=rng.choice([5, 40, 200]))) == tree
         # nltk takes each blank-separated part of a word for a leaf of its own.
         words = " ".join(nltk_tree(tree).leaves())
         assert NltkTree.fromstring(line).leaves() == re.split(r"\s+", words)
