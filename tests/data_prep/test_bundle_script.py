@@ -80,10 +80,9 @@ def test_the_folder_holds_all(parts, tmp_path):
     for name in NAMES - {"preprocessing.json"}:
         source = "averaged.pt" if name == "model.pt" else name
         assert made[name] == (parts / source).read_bytes(), name
-    settings = json.loads(made["preprocessing.json"])
-    assert settings["lowercase"] is True and settings["beam"] == 2
-    assert (settings["source_language"], settings["codes"]) == ("en", "codes")
-    assert (settings["vocabulary"], settings["vocabulary_threshold"]) == ("vocabulary.en", 1)
+    expected = {"lowercase": True, "beam": 2, "source_language": "en", "codes": "codes"}
+    expected |= {"vocabulary": "vocabulary.en", "vocabulary_threshold": 1}
+    assert expected.items() <= json.loads(made["preprocessing.json"]).items()
     assert read_settings(output).files()
 
 
@@ -181,8 +180,7 @@ def test_cut_off_it_is_no_bundle_and_can_be_made_again(parts, run, tmp_path, mon
     assert "preprocessing.json" not in content(output)
     assert not [name for name in content(output) if name.startswith(".")]
     monkeypatch.undo()
-    assert run(arguments(parts, output)) is None
-    assert content(output).keys() == NAMES
+    assert run(arguments(parts, output)) is None and content(output).keys() == NAMES
     assert content(output)["model.pt"] == (parts / "averaged.pt").read_bytes()
 
 
