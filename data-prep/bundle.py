@@ -24,7 +24,7 @@ beam; article_tokens and summary_tokens of a summarizer; keep_tags and label_clo
 language model of a folder that fairseq-preprocess wrote needs coding=words.
 
 The checkpoint must have been trained with the dictionaries of --data-bin. It may already be in the
-output folder, as model.pt.
+output folder, as model.pt. A model.safetensors beside its config.json becomes a model.pt.
 """
 
 import json
@@ -38,6 +38,7 @@ import numpy as np
 from checkout import Flags, run
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.export.checkpoints import save_checkpoint
 from vaswani_plugin.files.lines import open_binary
 from vaswani_plugin.files.outputs import write_bytes_atomically, write_lines
 from vaswani_plugin.inference.checkpoints import load_checkpoint, naming, refuse_other_dictionaries
@@ -149,8 +150,7 @@ def make_settings(
 def longest_trained(sizes: np.ndarray) -> int:
     """The subwords of the longest sentence; `sizes` count the end of sentence, too.
 
-    Without one sentence in 1,000, and always without the very longest: one odd line would let every
-    long sentence pass uncut.
+    Without one sentence in 1,000, at least the longest: one odd line would let all pass uncut.
     """
     return int(np.sort(sizes)[-1 - max(1, len(sizes) // 1000) :].min()) - 1
 
@@ -169,9 +169,8 @@ def make_bundle(model: Path, data_bin: Path, settings: AnySettings, output: Path
             names["vocabulary"] = f"vocabulary.{settings.source_language}"
     files = {MODEL: model} | {name: data_bin / name for name in dictionaries.values()}
     files |= {name: Path(getattr(settings, setting)) for setting, name in names.items()}
-    for path in files.values():
-        if not path.is_file():
-            raise UserError(f"{path} does not exist")
+    if missing := [path for path in files.values() if not path.is_file()]:
+        raise UserError(f"{missing[0]} does not exist")
     digests = {side: Dictionary.load(files[name]).digest() for side, name in dictionaries.items()}
     with naming(model):
         state = load_checkpoint(model)
@@ -183,7 +182,9 @@ def make_bundle(model: Path, data_bin: Path, settings: AnySettings, output: Path
     (output / SETTINGS).unlink(missing_ok=True)
     for name, path in files.items():
         copied = output / name
-        if not (copied.exists() and copied.samefile(path)):
+        if name == MODEL and path.suffix == ".safetensors":
+            save_checkpoint(state, copied)
+        elif not (copied.exists() and copied.samefile(path)):
             with open_binary(path) as stream, write_bytes_atomically(copied) as copy:
                 shutil.copyfileobj(stream, copy)
     write_lines(output / SETTINGS, [replace(settings, **names).to_json()])

@@ -93,8 +93,7 @@ def main(flags: Flags) -> None:
     for name, chosen in splits.items():
         for side, ending in enumerate(endings):
             write_lines(args.output / f"{name}{ending}", (pair[side] for pair in chosen))
-    counts = ", ".join(f"{name} {len(chosen)}" for name, chosen in splits.items())
-    print(f"{counts}: {args.output}")
+    print(", ".join(f"{name} {len(each)}" for name, each in splits.items()) + f": {args.output}")
 
 
 if __name__ == "__main__":
