@@ -51,7 +51,7 @@ languages() { # SRC-TGT: sets pair, source and target; names of BCP 47, whose ca
 }
 
 begin() { # ARGUMENT...: reads the options, makes the environment, takes the folder
-  local _name _given _path _own=" work data scale from until continue minutes gpus nodes node_rank master ${options-} "
+  local _name _given _path _words=("$@") _own=" work data scale from until continue minutes gpus nodes node_rank master ${options-} "
   root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
   toy=$root/data-prep/toy prep=$root/data-prep plugin=$root/vaswani_plugin
   work=$root/work/$recipe data='' scale=full from='' until='' continue='' finish='' minutes='' dry_run='' float32='' gpus='' nodes=1 node_rank=0 master=''
@@ -102,6 +102,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
   trap 'signaled=1; for _each in STOP CONT; do kill -s $_each -- ${child:+"-$child"} $$; done' TSTP # Ctrl-Z
   # shellcheck source=recipes/lib/env.sh
   source "$root/recipes/lib/env.sh"
+  if [[ -n $from$until ]]; then "$BASH" "$0" --dry-run "${_words[@]}" >/dev/null || exit; fi # is there such a step?
   exec 3>&2
   mkdir -p "$work/.steps" "$work/logs" || die "--work $work: cannot be made"
   if ((node_rank > 0)); then return; fi
@@ -306,7 +307,7 @@ bundle() { # KEY=VALUE...: WORK/model, all that inference needs; the keys are pr
 }
 
 finish() { # TITLE FILE...: WORK/result.json of the scores in these files, and a line for people
-  [[ -z $from$until ]] || die "--from or --until $from$until: no such step"
+  [[ -z $from$until ]] || die "--from or --until $from$until: no such step; --dry-run lists them"
   if [[ -n $dry_run ]] || ((node_rank > 0)); then return; fi
   if [[ -f $work/average.json ]]; then set -- "$@" "averaged=$work/average.json"; fi
   python "$root/recipes/lib/steps.py" finish "$work" "$recipe" "$@"

@@ -244,8 +244,7 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
             runs[name].append(measure(command, text, args.work / f"{name}.txt"))
         for name, results in alone.items():
             output = args.work / f"{name}.json"
-            again = [sys.executable, __file__, *sys.argv[1:], "--engine", name]
-            measure(again, stdout=output)
+            measure([sys.executable, __file__, *sys.argv[1:], "--engine", name], stdout=output)
             results.append(json.loads(output.read_text(encoding="utf-8")))
     figures: dict[str, Any] = {"sentences": len(sentences), "processes": {}, "alone": {}}
     for name, processes in runs.items():

@@ -83,8 +83,7 @@ def test_tables(files: dict, tmp_path: Path) -> None:
     assert ranks == [("2", 1), ("2", 1), ("12", 1)]
     for row, part in zip(result["by_length"], (slice(2), slice(2, 3)), strict=True):
         pair = HYPOTHESES[part], [REFERENCES[part]]
-        expected = scores.corpus_score(scores.sacrebleu_metric(), *pair)
-        assert row["sacrebleu"] == expected
+        assert row["sacrebleu"] == scores.corpus_score(scores.sacrebleu_metric(), *pair)
     shown = bleu(files, *flags, training).out
     assert "rarest word seen" in shown and "average rank" in shown
 

@@ -212,8 +212,7 @@ def test_the_device_and_the_type(bundle, monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     for flag in ([], ["--fp16"], ["--bf16"], ["--cpu"]):
         assert main([*command, *flag]) == 1
-    expected = [("cuda", None), ("cuda", "float16"), ("cuda", "bfloat16"), ("cpu", None)]
-    assert asked[2:] == expected
+    assert asked[2:] == [("cuda", None), ("cuda", "float16"), ("cuda", "bfloat16"), ("cpu", None)]
 
 
 def test_what_linux_says_of_the_processor_and_where_nothing_is_known(monkeypatch, tmp_path):

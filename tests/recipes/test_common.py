@@ -140,10 +140,11 @@ def test_a_name_in_another_folder_is_another_file(recipe, tmp_path):
         (("--finish", "--continue", "9"), "give one of them"),
         (("--work", "/dev/null/{}"), "--work /dev/null/{}, "),
         (("--dry-run", "--", "--seed", "2", "--arch", "nonsense"), "--arch nonsense: no such"),
+        (("--until", "binarise"), "--from or --until binarise: no such step; --dry-run lists them"),
     ],
 )
 def test_mistaken_options_are_one_line(recipe, args, part):
-    done = recipe("step a true\n", *args)
+    done = recipe("step a echo\nstep b true\nfinish x\n", *args)
     assert done.returncode == 1 and done.stdout == ""
     (line,) = done.stderr.strip().split("\n")
     assert line.startswith("made: error: ") and part in line

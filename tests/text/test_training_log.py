@@ -65,7 +65,8 @@ def test_every_format_of_a_log_is_read(head, log) -> None:
 
 
 def test_a_resumed_run_goes_on_at_its_checkpoint_and_adds_its_times() -> None:
-    log = SETUP + inner(10) + inner(20, wall=40) + LOADED.format(n=15) + inner(25, 2000, 30, 250)
+    log = SETUP + inner(9, wall=99) + "No existing checkpoint found x\n"  # --from threw it away
+    log += inner(10) + inner(20, wall=40) + LOADED.format(n=15) + inner(25, 2000, 30, 250)
     log += inner(35, wall=45) + LOADED.format(n=35) + inner(36, wall=0.5)
     points = read_curves(log.split("\n"), "x.log")["train_inner"]
     # The point at 20 was lost with what followed the checkpoint; its time was spent all the same.

@@ -192,8 +192,7 @@ def check_there_and_back(tree: Tree) -> None:
         words, symbols = linearization.linearize(tree, keep_tags, label_closings)
         # As lines of a file, and as any tokenizer splits them.
         words, symbols = " ".join(words).split(), " ".join(symbols).split()
-        expected = tree if keep_tags else without_tags(tree)
-        assert linearization.restore(symbols, words) == expected
+        assert linearization.restore(symbols, words) == (tree if keep_tags else without_tags(tree))
 
 
 def test_random_trees_come_back():

@@ -49,8 +49,8 @@ def read_curves(lines: Iterable[str], name: str) -> dict[str, Curve]:
 
     `name` is the log's for errors. Returns by kind, "train_inner" (an interval within an epoch),
     "train" (an epoch) or the name of a validation set, the points in the order of their
-    `num_updates`. `seconds` is the total time of all starts, if the log has it; `interval` is the
-    number of updates that the point is about.
+    `num_updates`. `seconds` is the time of all starts since the one without a checkpoint, if the
+    log has it; `interval` is the number of updates that the point is about.
     """
     curves: dict[str, dict[int, dict[str, float]]] = {}
     before = wall = 0.0  # seconds: of earlier starts, of this one
@@ -67,7 +67,7 @@ def read_curves(lines: Iterable[str], name: str) -> dict[str, Curve]:
                 point[key] = float(text)
         update, points = int(fields["num_updates"]), curves.setdefault(kind, {})
         if start or point.get("wall", wall) < wall:  # fairseq's clock restarts
-            before, wall = before + wall, 0.0
+            before, wall = 0.0 if start and not update else before + wall, 0.0  # a new training
         if start or (points and update < max(points)):
             begun = update if start else begun
             for curve in curves.values():
