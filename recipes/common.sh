@@ -43,6 +43,11 @@ or_tiny() { if is_tiny; then echo "$2"; else echo "$1"; fi; } # FULL TINY: a val
 is_training() { [[ $1 == train || $1 == train-* ]]; }
 toy_pair() { if [[ $pair == *fr* ]]; then echo en-fr; else echo en-de; fi; }
 
+share() { # N: sets `batches` to those of a worker, of the N of an update
+  (($1 % workers == 0)) || die "--gpus, --nodes: the batch is meant for $1 GPUs; give 1, 2, 4$( (($1 == 8)) || echo ', 8') or $1 in all"
+  batches=$(($1 / workers))
+}
+
 languages() { # SRC-TGT: sets pair, source and target; names of BCP 47, whose case tells pt from PT
   local one='([a-z]{2,3}(-[A-Z][a-z]{3})?(-([A-Z]{2}|[0-9]{3}))?(-[a-z0-9]{5,8}|-[0-9][a-z0-9]{3})*)'
   [[ $1 =~ ^$one-$one$ && ${BASH_REMATCH[1]} != "${BASH_REMATCH[6]}" ]] ||

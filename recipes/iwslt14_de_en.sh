@@ -8,8 +8,7 @@
 # The test set is dev2010, dev2012, tst2010, tst2011 and tst2012 together (6,750 pairs). --data DIR
 # has de-en.tgz, or {train,valid,test}.{de,en}, plain or .gz.
 # Text: as fairseq's recipe, lower-cased, tokenized, 1 to 175 tokens, ratio 1.5, every 23rd remaining
-# pair validates, joint BPE of 10,000 operations. (fairseq lower-cases after it tokenizes, which
-# differs at abbreviations.)
+# pair validates, joint BPE of 10,000 operations. (fairseq tokenizes first: abbreviations differ.)
 # Batch: 4,096 tokens with padding, about 1,000 updates an epoch; peak learning rate 5e-4 = lr-factor
 # 0.715 x 512^-0.5 x 4000^-0.5. The model has fairseq's sizes, but 8 heads instead of 4.
 # Expected: about 34.4 tokenized BLEU (the self-attention baseline of Wu et al. 2019, "Pay Less

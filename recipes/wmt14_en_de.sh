@@ -23,7 +23,7 @@ recipe=wmt14_en_de arch=vaswani_base options='arch' pair=en-de
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"
-((8 % workers == 0)) || die "--gpus, --nodes: the batch is meant for 8 GPUs; give 1, 2, 4 or 8 in all"
+share 8
 
 if [[ -n $data ]]; then
   step raw raw "$data" train newstest2013 newstest2014
@@ -49,15 +49,14 @@ step clean clean tok --max-length 250 --max-ratio inf
 step learn-bpe python "$prep/bpe.py" learn --operations 37000 --output "$work/codes" \
   --input "$work/clean/train.en" "$work/clean/train.de"
 step bpe-all every clean bpe-all python "$prep/bpe.py" apply --codes "$work/codes"
-step count.en subword-nmt get-vocab --input "$work/bpe-all/train.en" --output "$work/vocabulary.en"
-step count.de subword-nmt get-vocab --input "$work/bpe-all/train.de" --output "$work/vocabulary.de"
+for side in en de; do step "count.$side" subword-nmt get-vocab --input "$work/bpe-all/train.$side" --output "$work/vocabulary.$side"; done
 step bpe every clean bpe python "$prep/bpe.py" apply --codes "$work/codes" \
   --vocabulary "$work/vocabulary.{}" --vocabulary-threshold "$(or_tiny 50 5)"
 step binarize binarize "$work/bpe"
 updates=100000 interval=1500 last=5
 if [[ $arch == *_big* ]]; then updates=300000 interval=600 last=20; fi
 step train train --arch "$(or_tiny "$arch" vaswani_debug)" --max-tokens 4096 --real-tokens "$(or_tiny 3125 500)" \
-  --update-freq $((8 / workers)) --max-update "$updates" --no-epoch-checkpoints \
+  --update-freq "$batches" --max-update "$updates" --no-epoch-checkpoints \
   --save-interval-updates "$(or_tiny $interval 4)" --keep-interval-updates "$last"
 step average average --last-updates $last
 step translate translate --remove-bpe

@@ -20,7 +20,7 @@ recipe=wmt14_en_fr arch=vaswani_base options='arch' pair=en-fr
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"
-((8 % workers == 0)) || die "--gpus, --nodes: the batch is meant for 8 GPUs; give 1, 2, 4 or 8 in all"
+share 8
 
 if [[ -n $data ]]; then
   step raw raw "$data" train newstest2013 newstest2014
@@ -52,7 +52,7 @@ step binarize binarize "$work/pieces" --dictionary "$work/dictionary"
 updates=100000 interval=1500 last=5
 if [[ $arch == *_big* ]]; then updates=300000 interval=600 last=20; fi
 step train train --arch "$(or_tiny "$arch" vaswani_debug)" --max-tokens 4096 --real-tokens "$(or_tiny 3125 500)" \
-  --eval-bleu-remove-bpe sentencepiece --update-freq $((8 / workers)) --max-update "$updates" --no-epoch-checkpoints \
+  --eval-bleu-remove-bpe sentencepiece --update-freq "$batches" --max-update "$updates" --no-epoch-checkpoints \
   --save-interval-updates "$(or_tiny $interval 4)" --keep-interval-updates "$last"
 step average average --last-updates $last
 step translate translate

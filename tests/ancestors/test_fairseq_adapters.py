@@ -114,5 +114,4 @@ def test_parameters():
     assert round(found / 1e6) == 384 == SEQ2SEQ_LSTM.rows[0].printed_parameters
     two_ways, decoder = 4 * lstm_parameters(192, 96), 2 * lstm_parameters(192, 192)
     expected = two_ways + decoder + 384 * 192 + 10_000 * 192 + 4 * 192 * 192
-    fed = count("vaswani_attention_lstm_tiny", 10_000, 10_000, input_feeding=True)
-    assert fed == expected
+    assert count("vaswani_attention_lstm_tiny", 10_000, 10_000, input_feeding=True) == expected

@@ -126,8 +126,7 @@ def test_a_skipped_tail_is_told_by_the_log_a_count_or_a_file(files: dict, tmp_pa
     shown = vaswani("bleu", "--generate-output", output, "--count", 2)
     assert shown.code == 0 and "sacreBLEU" in shown.out
     for given in (("--generate-output", output), ("--hypothesis", files["hypothesis"])):
-        done = vaswani("bleu", *given, "--count", 1, "--reference", files["hypothesis"])
-        assert done.code == 1
+        assert vaswani("bleu", *given, "--count", 1, "--reference", files["hypothesis"]).code == 1
 
 
 TOKENS = ["the &quot; small &quot; dog , it sleeps .", "she buys a red @-@ brown car .", "we go ."]

@@ -110,8 +110,7 @@ def test_options_of_the_search(folder):
         assert len(set(line.split())) == len(line.split())
     room = POSITIONS - ARTICLE - 2
     assert summarize(folder, ["ba"], "--max-length", room).code == 0
-    error = summarize(folder, ["ba"], "--max-length", room + 1).error
-    assert f"positions leave {room}" in error
+    assert f"positions leave {room}" in summarize(folder, ["ba"], "--max-length", room + 1).error
 
 
 def test_one_many_and_a_stream(folder):

@@ -201,8 +201,7 @@ def test_export_gives_the_same_outputs_and_import_the_same_bits(positions, shari
     task = make_task()
     changes = {"norm": "pre"} if sharing == "all" else {}
     model, state = ours_with(task, positions=positions, share_embeddings=sharing, **changes)
-    stock = exported(state)
-    assert difference(model, loaded_by_fairseq(stock, task), task) < 3e-5
+    assert difference(model, loaded_by_fairseq(exported(state), task), task) < 3e-5
     # The type of the weights is kept.
     state["model"] = {name: tensor.bfloat16() for name, tensor in state["model"].items()}
     weights, config = convert(exported(state), task)

@@ -57,8 +57,7 @@ def test_a_model_without_width_gets_the_bases_and_a_warning(caplog):
     schedule = make_schedule(d_model=0)
     assert schedule.d_model == 512
     assert "the model has no d_model; Eq. 3 takes 512" in caplog.text
-    expected = 1.5 * paper_reference.learning_rate(1, 512, 40)
-    assert rate_of(schedule) == pytest.approx(expected)
+    assert rate_of(schedule) == pytest.approx(1.5 * paper_reference.learning_rate(1, 512, 40))
 
 
 def make_halving(**changes) -> HalvingSchedule:
@@ -123,5 +122,4 @@ def test_an_epoch_with_more_updates_than_the_others_is_one_epoch():
     for update in range(1, 101):
         schedule.step_update(update)
     schedule.step_begin_epoch(2)
-    rates = [schedule.step_update(update) for update in range(101, 260)]
-    assert rates == [0.7] * 99 + [0.35] * 60
+    assert [schedule.step_update(update) for update in range(101, 260)] == [0.7] * 99 + [0.35] * 60

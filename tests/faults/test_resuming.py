@@ -225,8 +225,7 @@ def test_a_file_that_does_not_exist_is_no_start(undisturbed, start, tmp_path, fl
     if flag != "--restore-file":  # flags of the first start: not read where a training goes on
         assert start(copy_of(undisturbed, tmp_path / "begun"), flag, "none.pt").wait() == 0
     else:  # also where fairseq would look without the flag
-        last = tmp_path / "run" / "checkpoint_last.pt"
-        assert start(tmp_path / "run", flag, last).wait() == 1
+        assert start(tmp_path / "run", flag, tmp_path / "run" / "checkpoint_last.pt").wait() == 1
 
 
 def full_at(save, room):

@@ -24,8 +24,7 @@ def test_any_number_of_workers_gives_the_same_file(tmp_path):
     for workers in (1, 3):
         count = process_file(reverse, str(tmp_path / "in"), str(tmp_path / "out"), workers)
         assert count == len(lines)
-        expected = "".join(f"{line[::-1]}\n" for line in lines)
-        assert (tmp_path / "out").read_text() == expected
+        assert (tmp_path / "out").read_text() == "".join(f"{line[::-1]}\n" for line in lines)
 
 
 TESTING_PROCESS = os.getpid()

@@ -191,8 +191,7 @@ def test_help_shows_every_option_and_its_default(method, shown):
     assert "beem" not in parameters and "options" not in parameters
     overload = typing.get_overloads(method.__wrapped__)[1]
     (keywords,) = typing.get_args(overload.__annotations__["options"])
-    known = {*keywords.__annotations__, *[*parameters][:2], "progress"}
-    assert known == set(parameters)
+    assert {*keywords.__annotations__, *[*parameters][:2], "progress"} == set(parameters)
 
 
 def test_the_bar_moves_with_every_batch_and_changes_nothing(translator, monkeypatch, capsys):

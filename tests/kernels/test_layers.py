@@ -256,8 +256,7 @@ def test_a_product_goes_where_it_is_told(library, rows, with_bias):
     assert y.data_ptr() == room[1:].data_ptr()
     torch.testing.assert_close(room[1:-1], expected, atol=2e-5, rtol=1e-5)
     assert room[[0, -1]].eq(5).all()
-    uses = kernel.takes_onednn(a)
-    assert uses is (library == "onednn" and rows >= LEAST_ROWS)
+    assert kernel.takes_onednn(a) is (library == "onednn" and rows >= LEAST_ROWS)
 
 
 def test_switched_off_in_pytorch_onednn_has_no_part(monkeypatch):

@@ -95,8 +95,7 @@ def test_parameters_decide():
 def test_a_quotation_mark_that_one_side_deletes_is_put_back():
     gold = "(S (NP (`` ') (NN a)) (VP (VB b)))"
     test = "(S (NP (POS ') (NN a)) (VP (VB b)))"
-    deleting = Parameters(delete=frozenset({"``"}))
-    assert counts(score(gold, test, deleting))[0] == 1
+    assert counts(score(gold, test, Parameters(delete=frozenset({"``"}))))[0] == 1
     quotes = Parameters(delete=frozenset({"``"}), quotes=frozenset({"``", "POS"}))
     assert counts(score(gold, test, quotes)) == (0, 3, 3, 3, 0, 3, 2)
     assert counts(score(test, gold, quotes)) == (0, 3, 3, 3, 0, 3, 2)

@@ -58,8 +58,7 @@ def test_tokens_are_the_perl_scripts_line_by_line() -> None:
     tokenize = bleu.make_scoring_tokenizer("de")
     reference = [tokenize(line) for line in lines(f"{REFERENCE}.de")]
     assert reference == lines(f"{REFERENCE}.tok.de")
-    split = [bleu.split_compounds(line) for line in reference]
-    assert split == lines(f"{REFERENCE}.tok.atat.de")
+    assert [bleu.split_compounds(line) for line in reference] == lines(f"{REFERENCE}.tok.atat.de")
     for system in SYSTEMS:
         raw = lines(f"{system}.raw.de")
         assert [tokenize(line) for line in raw] == lines(f"{system}.tok.de"), system

@@ -17,7 +17,7 @@ from fairseq_flags import parsed
 
 from tests.conftest import REPO
 from tests.support.commands import wait_for
-from tests.support.scripts import quick_environment, run_bash, run_script
+from tests.support.scripts import assert_one_line_error, quick_environment, run_bash, run_script
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.languages import two_languages
 
@@ -148,6 +148,21 @@ def test_mistaken_options_are_one_line(recipe, args, part):
     assert done.returncode == 1 and done.stdout == ""
     (line,) = done.stderr.strip().split("\n")
     assert line.startswith("made: error: ") and part in line
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "part"),
+    [
+        ("wmt14_en_de", ("--gpus", 3), "meant for 8 GPUs; give 1, 2, 4 or 8 in all"),
+        ("wmt14_en_fr", ("--gpus", 16), "meant for 8 GPUs"),
+        ("parsing", ("--setting", "paper", "--gpus", 16), "meant for 8 GPUs"),
+        ("lm", ("--corpus", "wikitext-103", "--gpus", 32), "for 16 GPUs; give 1, 2, 4, 8 or 16"),
+    ],
+)
+def test_what_would_train_otherwise_is_refused(name, args, part, tmp_path):
+    done = run_bash(REPO / "recipes" / f"{name}.sh", "--scale", "tiny", "--dry-run", *args)
+    assert done.stdout == ""
+    assert_one_line_error(done, part)
 
 
 PAIRS = {

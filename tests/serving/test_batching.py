@@ -69,8 +69,7 @@ def test_pieces_of_requests_take_turns_in_a_batch():
 def test_other_options_make_another_batch_and_neither_starves():
     async def scenario(batcher, model):
         first = ask(batcher, *(f"a{n}" for n in range(20)))
-        second = ask(batcher, "b", nbest=3)
-        assert await second == ["B/3"]
+        assert await ask(batcher, "b", nbest=3) == ["B/3"]
         assert not first.done()
         return await first
 

@@ -109,8 +109,7 @@ def test_what_is_wrong_is_one_line(toy_bundle, served, tmp_path):
         (["--port", served.port], "give another one"),
         (["--api-keys", tmp_path / "keys"], "keys: no key in it"),
     ):
-        error = vaswani("serve", "--cpu", "--port", 0, "--model", toy_bundle, *flags).error
-        assert place in error
+        assert place in vaswani("serve", "--cpu", "--port", 0, "--model", toy_bundle, *flags).error
 
 
 def test_without_the_extra_it_says_how_to_get_it(toy_bundle, monkeypatch):

@@ -18,8 +18,7 @@ def layout_of(text, target="de"):
 @given(st.text(alphabet=st.sampled_from("aB \n\t\r.😀\u2028\x85!"), max_size=60))
 def test_a_text_filled_with_its_own_sentences_is_itself(text):
     layout = layout_of(text)
-    filled = layout.filled(layout.sentences)
-    assert "".join(filled.split()) == "".join(text.split())
+    assert "".join(layout.filled(layout.sentences).split()) == "".join(text.split())
     for sentence in layout.sentences:
         assert "\n" not in sentence and sentence == sentence.strip()
         assert any(map(str.isalnum, sentence))
