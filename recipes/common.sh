@@ -124,7 +124,6 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
 }
 
 leave() { exit $((128 + $(kill -l "$stopped"))); }
-
 pass_on() { # SIGNAL: to all processes of the step, which may save before they end
   local before=$stopped && stopped=$1 signaled=1
   if [[ -z $child ]]; then leave; fi

@@ -2,7 +2,6 @@
 # Trains on text of your own: any two languages in any script. docs/tutorials/own-text.md explains it.
 #
 #   bash recipes/own_text.sh --train a.de a.hsb
-#   bash recipes/own_text.sh --train a.de a.hsb -- --d-model 256 --d-ff 1024
 #   bash recipes/own_text.sh --train pairs.tsv.gz --pair de-hsb --test test.tsv --work work/hsb
 #   bash recipes/own_text.sh --train new.de new.hsb --init-from work/hsb/model --work work/hsb-law
 #
@@ -27,7 +26,7 @@ recipe=own_text train='' valid='' test='' pair='' columns='' init_from='' option
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"
-[[ -n $train ]] || die "--train: give the training text (see --help)"
+[[ -n $train && -z $data ]] || die "give the training text by --train, not by --data (see --help)"
 files=()
 for name in train valid test; do
   if [[ -n ${!name} ]]; then files+=("--$name"); fi
@@ -39,6 +38,10 @@ for name in train valid test; do
   done <<<"${!name}"
 done
 languages "$pair"
+for key in "source_language\": \"$source" "target_language\": \"$target"; do
+  [[ -z $init_from ]] || grep -qs "\"$key\"" "$init_from/preprocessing.json" ||
+    die "--init-from $init_from: no model of $pair: give --train the files in its order, or name its languages by --pair"
+done
 
 step clean python "$prep/own_text.py" --pair "$pair" "${files[@]}" ${columns:+--columns "$columns"} --output "$work/raw" --report "$work/corpus.json"
 if [[ -n $dry_run ]]; then pairs=0; else pairs=$(wc -l <"$work/raw/train.$source"); fi

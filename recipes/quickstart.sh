@@ -10,8 +10,7 @@
 # Model: 2+2 layers of width 128 (0.8M parameters), one joint BPE of 1,500 operations.
 # Batch: 1,024 tokens with padding, about 16 epochs; peak learning rate 4.1e-3 =
 # lr-factor 0.8 x 128^-0.5 x 300^-0.5; each layer's own initial weights; all else is the paper's.
-# Expected: 93 to 95 tokenized BLEU (docs/results.md). The text is made up: the score shows that everything works, not how
-# well the model would translate real text.
+# Expected: 93 to 95 tokenized BLEU (docs/results.md); of made-up text, it says nothing of real text.
 recipe=quickstart pair=en-de
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -1,10 +1,9 @@
 """Speed of decoding: ours beside stock fairseq and CTranslate2; run by decoding.sh.
 
 First whole processes: `fairseq-generate` with the stock model, without the plugin, and with ours,
-and, with --bundle, `vaswani translate` from raw text to raw text, a sentence a line. Then the
-search alone, without start-up, each engine in a process of its own. The engines take turns. All
-search by fairseq's rules, with its penalty |Y|^0.6, but for `vaswani translate`, which has the
-paper's; CTranslate2 ends a search by a rule of its own.
+and, with --bundle, `vaswani translate` from raw text to raw text. Then the search alone, without
+start-up. The engines take turns, each in its own process. All search by fairseq's rules, with its
+penalty |Y|^0.6, but for `vaswani translate`, by the paper's; CTranslate2 ends by a rule of its own.
 """
 
 import argparse

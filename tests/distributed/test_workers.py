@@ -110,8 +110,7 @@ def test_another_number_of_workers_goes_on(flags_of_tasks, alone, workers, tmp_p
     end = train(tmp_path, *flags, *frequency[others], "--max-update", FEW, workers=others)
     said = f"batches of {workers} workers with {others}"
     assert begun.code == 0 and said in end.log, begun.log + end.log
-    whole = Training(end.code, begun.losses + end.losses, end.folder, end.log)
-    assert_same_training(alone, whole)
+    assert_same_training(alone, Training(end.code, begun.losses + end.losses, end.folder, end.log))
 
 
 def test_nodes_that_share_no_folder_are_told_so(flags_of_tasks, tmp_path):

@@ -85,8 +85,7 @@ def test_every_model_of_ours_is_computed_alike(tmp_path, changes):
 def test_quantization_makes_it_smaller_and_hardly_worse(tmp_path, quantization, bytes_a_weight):
     task = make_task()
     model = make_model(task, d_ff=2048)  # nearly all of it matrices
-    spec = spec_of(model, task.source_dictionary.symbols, d_ff=2048)
-    write(spec, tmp_path / "m", quantization)
+    write(spec_of(model, task.source_dictionary.symbols, d_ff=2048), tmp_path / "m", quantization)
     size = (tmp_path / "m" / "model.bin").stat().st_size
     weights = sum(parameter.numel() for parameter in model.parameters())
     assert bytes_a_weight * weights < size < 1.3 * bytes_a_weight * weights

@@ -157,10 +157,17 @@ def test_mistaken_options_are_one_line(recipe, args, part):
         ("wmt14_en_fr", ("--gpus", 16), "meant for 8 GPUs"),
         ("parsing", ("--setting", "paper", "--gpus", 16), "meant for 8 GPUs"),
         ("lm", ("--corpus", "wikitext-103", "--gpus", 32), "for 16 GPUs; give 1, 2, 4, 8 or 16"),
+        ("own_text", ("--train", "a.de", "a.en", "--data", "."), "by --train, not by --data"),
+        ("own_text", ("--train", "a.de", "a.en", "--init-from", "."), "no model of de-en: give "),
     ],
 )
 def test_what_would_train_otherwise_is_refused(name, args, part, tmp_path):
-    done = run_bash(REPO / "recipes" / f"{name}.sh", "--scale", "tiny", "--dry-run", *args)
+    for file in ("a.de", "a.en", "sentencepiece.model"):
+        (tmp_path / file).touch()
+    pair = {"source_language": "en", "target_language": "de"}
+    (tmp_path / "preprocessing.json").write_text(json.dumps(pair))
+    script = REPO / "recipes" / f"{name}.sh"
+    done = run_bash(script, "--scale", "tiny", "--dry-run", *args, cwd=tmp_path)
     assert done.stdout == ""
     assert_one_line_error(done, part)
 

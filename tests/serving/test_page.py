@@ -42,8 +42,7 @@ def opened(chromium, service):
     """The page in a wide window."""
     with chromium.new_page(viewport={"width": 1100, "height": 900}) as tab:
         tab.set_default_timeout(120_000)
-        shown = tab.goto(service.url + "/")
-        assert shown.headers["content-security-policy"] == policy()
+        assert tab.goto(service.url + "/").headers["content-security-policy"] == policy()
         says(tab, "source-name", "English")
         yield tab
         assert not tab.console_messages() and not tab.page_errors()
