@@ -116,8 +116,8 @@ def test_scripts_of_data_preparation_know_text_alone():
     assert scripts
     for path in scripts:
         names = imported_names(path)
-        known = {"files", "text", "errors"} | ({"inference"} if path.name == "bundle.py" else set())
-        assert packages_of(names) <= known, path
+        of_models = {"inference", "export"} if path.name == "bundle.py" else set()
+        assert packages_of(names) <= {"files", "text", "errors"} | of_models, path
         assert not {name.split(".")[0] for name in names} & {"fairseq", "torch"}, path
 
 

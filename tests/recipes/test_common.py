@@ -228,7 +228,7 @@ while not os.path.exists("go"): time.sleep(0.1)"""
     start = {"env": environment, "start_new_session": True, "stderr": subprocess.PIPE}
     started = subprocess.Popen(command, text=True, **start)
     log = work / "logs" / "a.log"
-    wait_for(lambda: log.exists() and log.stat().st_size)
+    wait_for(lambda: log.exists() and log.read_text().endswith(" 1\n"))
     for _ in range({"INT": 1, "timeout": 0}.get(sent, 2)):  # `timeout` sends its signal twice
         started.send_signal(getattr(signal, f"SIG{sent}"))
         time.sleep(0.05)
