@@ -135,7 +135,8 @@ def complete_command_lines() -> None:
 
     fairseq-train's default is fairseq's own translation task. Now it is the task of the
     architecture, and the limit of the gradient's norm is the model's. ``--arch vaswani_base
-    --help`` lists the flags of the model and its task.
+    --help`` lists the flags of the model and its task. fairseq-eval-lm's default is our task, too:
+    fairseq's leaves out long samples, maybe all, without an error.
 
     With ``--bf16`` fairseq assumes a TPU. fairseq-validate without ``--task`` ends in "KeyError:
     None", although it takes the task from the checkpoint; ``--tokenizer moses`` without languages
@@ -148,7 +149,7 @@ def complete_command_lines() -> None:
         names = parser._option_string_actions.keys()  # argparse lists them nowhere else
         if "--task" in names and parser.get_default("task") is None:
             parser.set_defaults(task="translation")
-        if parser.get_default("task") == "language_modeling":  # fairseq-eval-lm's scores no token
+        if parser.get_default("task") == "language_modeling":
             parser.set_defaults(task=LANGUAGE_MODELING)
         if {"--arch", "--restore-file"} <= names:
             probe = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
