@@ -150,7 +150,7 @@ def make_settings(
 def longest_trained(sizes: np.ndarray) -> int:
     """The subwords of the longest sentence; `sizes` count the end of sentence, too.
 
-    Without one sentence in 1,000, at least the longest: one odd line would let all pass uncut.
+    It leaves out one in 1,000, at least the longest: one odd line would let all pass uncut.
     """
     return int(np.sort(sizes)[-1 - max(1, len(sizes) // 1000) :].min()) - 1
 

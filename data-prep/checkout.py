@@ -62,5 +62,5 @@ def run(main: Callable[[Flags], None], description: str | None) -> None:
 
 def report(text: str, *outputs: str) -> None:
     """Prints a line for people, where no output is: one may be standard output."""
-    is_taken = {"-", "/dev/stdout", "/dev/fd/1"} & set(outputs)
+    is_taken = set(programs.STANDARD_OUTPUT) & set(outputs)
     print(text, file=sys.stderr if is_taken else sys.stdout)

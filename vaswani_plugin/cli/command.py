@@ -36,7 +36,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from vaswani_plugin import register
 from vaswani_plugin.errors import COUNT, NATURAL, PROBABILITY, RANGES, Range, UserError
 from vaswani_plugin.files.lines import decode_lines, open_binary, shown_name
-from vaswani_plugin.files.programs import message_line
+from vaswani_plugin.files.programs import STANDARD_OUTPUT, message_line
 
 if TYPE_CHECKING:
     import torch
@@ -344,5 +344,5 @@ def start_fairseq() -> None:
 
 def show(result: Any, text: str, format: str) -> None:
     """Print a result: as JSON, or this text; to stderr where the output itself has stdout."""
-    taken = isinstance(result, dict) and result.get("output") in ("-", "/dev/stdout", "/dev/fd/1")
+    taken = isinstance(result, dict) and result.get("output") in STANDARD_OUTPUT
     print(json.dumps(result) if format == "json" else text, file=sys.stderr if taken else None)

@@ -9,6 +9,7 @@ from pathlib import Path
 from vaswani_plugin.errors import UserError
 
 LONGEST_MESSAGE = 900
+STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1")  # as flags name it
 TRACEBACK_VARIABLE = "VASWANI_TRACEBACK"
 
 

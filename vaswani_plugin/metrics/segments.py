@@ -136,8 +136,8 @@ def read_segments(
         golds = list[list[str]]()
     else:
         name = generate_output
-        other = [*(references or []), *([source] if source else [])]
-        other = [path for path in other if path.is_file()]  # a pipe can be read once
+        files = (*(references or ()), *([source] if source else ()))
+        other = [path for path in files if path.is_file()]  # a pipe can be read once
         total = len(list(read_text(other[0]))) if other and not count else count
         output = read_generate_output(name, total)
         if tokenized and output.hypotheses != output.detokenized:
