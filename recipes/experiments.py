@@ -90,7 +90,7 @@ def read_rows(path: Path) -> list[Row]:
             continue
         if common is None:
             raise UserError(f"{path}: the first row must be `{COMMON}`, with the flags of all")
-        train, translate = ((*of_all, *own) for of_all, own in zip(common, of_row, strict=False))
+        train, translate = ((*of_all, *new) for of_all, new in zip(common, of_row, strict=False))
         rows.append(Row(name, tuple(train), int(average or common[2]), tuple(translate), record))
     return rows
 

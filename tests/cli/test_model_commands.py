@@ -41,8 +41,8 @@ def averaged(tmp_path: Path, *flags: object) -> float:
     files = tmp_path / "new" / "out.pt", tmp_path / "stdout.pt"
     for output in (files[0], "-"):
         with open(files[1], "wb") as stdout:
-            given = ("--inputs", tmp_path / "in", "--output", output, *flags)
-            done = vaswani("average", *given, stdout=stdout)
+            where = ("--inputs", tmp_path / "in", "--output", output)
+            done = vaswani("average", *where, *flags, stdout=stdout)
         assert done.code == 0, done.err
     (weight,) = {load_checkpoint(file)["model"]["w"].item() for file in files}
     return weight

@@ -38,8 +38,8 @@ def corpus(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def codes(corpus) -> Path:
     """Codes that our script learnt."""
-    given = ("--operations", 200, "--output", corpus / "codes", "--input", corpus / "train.en")
-    done = run_script("data-prep/bpe.py", "learn", *given, corpus / "train.de")
+    flags = ("--operations", 200, "--output", corpus / "codes", "--input", corpus / "train.en")
+    done = run_script("data-prep/bpe.py", "learn", *flags, corpus / "train.de")
     assert done.returncode == 0, done.stderr
     return corpus / "codes"
 

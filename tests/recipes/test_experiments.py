@@ -175,14 +175,14 @@ def test_mistakes_are_one_line(finished, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "threads", "code", "end"), [("", 3, 75, "^75$"), ("5", 5, 1, "sh failed: see the ")]
+    ("limit", "threads", "code", "end"), [("", 3, 75, "^75$"), ("5", 5, 1, "sh failed: see the ")]
 )
 def test_a_signal_is_passed_on_and_nothing_more_is_begun(
-    given, threads, code, end, tmp_path, monkeypatch, capsys
+    limit, threads, code, end, tmp_path, monkeypatch, capsys
 ):
     """What can't save has failed; the threads are the cores that may be used, or the user's."""
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {2, 3, 5}, raising=False)
-    monkeypatch.setenv("OMP_NUM_THREADS", given)
+    monkeypatch.setenv("OMP_NUM_THREADS", limit)
     runner = experiments.Runner(argparse.Namespace(gpus=0, parallel=1))
     threading.Timer(1, runner.pass_on, (signal.SIGTERM, None)).start()
     waits = f"trap 'exit {code}' TERM; echo $OMP_NUM_THREADS; while :; do sleep .1; done"
