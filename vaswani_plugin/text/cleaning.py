@@ -2,8 +2,8 @@
 
 `clean` is for a published corpus: the rules on lengths are those of Moses' clean-corpus-n.perl, in
 words, and no line is rewritten. `prepare_pairs` is for a user's own text in any script: lengths are
-in characters or bytes, because many languages write no blanks between words, and invisible
-characters are removed (raw_text.py). For more rules there is OpusFilter.
+in characters or bytes, because many languages write no blanks between words; invisible characters
+are removed, and the text gets Unicode's form NFC (raw_text.py). For more rules there is OpusFilter.
 
 Two sentences are the same if they are equal in Unicode's form NFC, apart from spaces and case.
 """
@@ -22,7 +22,7 @@ from typing import Any
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.files.lines import read_pairs, read_text
 from vaswani_plugin.files.outputs import write_atomically
-from vaswani_plugin.text.raw_text import remove_invisible
+from vaswani_plugin.text.raw_text import canonical
 
 MOST_CHARACTERS = 1000  # of a word, as in clean-corpus-n.perl
 MOST_DROPPED = 0.5  # share of a file that a rule may drop; if it drops more, the file is wrong
@@ -141,7 +141,7 @@ def read_rows(
             if heading:
                 continue
         sides = (row[source], row[target]) if len(row) == count else ()
-        yield f"{paths[0]}:{number}", tuple(map(remove_invisible, sides))
+        yield f"{paths[0]}:{number}", tuple(map(canonical, sides))
 
 
 def prepare_pairs(

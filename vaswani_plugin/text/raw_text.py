@@ -9,6 +9,7 @@ Burmese, and the visible signs of class Cf (Arabic number signs).
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 from vaswani_plugin.errors import UserError
@@ -57,6 +58,11 @@ def remove_invisible(line: str) -> str:
     while (shorter := MEANINGLESS.sub("", line)) != line:
         line = shorter
     return line
+
+
+def canonical(line: str) -> str:
+    """Returns a line as word pieces read it: as `remove_invisible` does, in Unicode's form NFC."""
+    return unicodedata.normalize("NFC", remove_invisible(line))
 
 
 _CHINESE = frozenset(("cmn", "gan", "hak", "lzh", "nan", "wuu", "yue"))

@@ -2,9 +2,9 @@
 
 The input is raw text without tokenization. The output is pieces joined by single spaces; U+2581
 marks the first piece of a word. What is decoded is what was encoded, character by character, except
-that invisible characters without meaning are removed (raw_text.py) and blanks, tabs and line ends
-become single blanks. Models that earlier versions learned (with sentencepiece's rule `nmt_nfkc`,
-which rewrites much more) keep their rule.
+that invisible characters without meaning are removed (raw_text.py), a letter and its accent become
+one character (Unicode's form NFC), and blanks, tabs and line ends become single blanks. Models that
+earlier versions learned (by sentencepiece's rule nmt_nfkc, which rewrites much more) keep theirs.
 
 fairseq splits lines at every white space, so no piece may hold any: spaces other than the blank
 (the no-break spaces of French, the wide space of Chinese) and U+2581 itself stand in pieces as
@@ -25,7 +25,7 @@ from sentencepiece import SentencePieceProcessor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.files.lines import join_words
-from vaswani_plugin.text.raw_text import remove_invisible
+from vaswani_plugin.text.raw_text import canonical
 
 MARK = "\u2581"  # stands for the space before a word
 _LINE_END = re.compile("[ \t\n\v\f\r\x1c-\x1f\x85\u2028\u2029]+")
@@ -45,7 +45,7 @@ def make_encoder(path: str | Path) -> Callable[[str], str]:
     """Returns the function from a line of text to its pieces, joined by single spaces."""
     model = load(path)
     is_nmt_nfkc = "1" in model.normalize("\u2460")  # a circled one is a one there
-    prepare = join_words if is_nmt_nfkc else remove_invisible
+    prepare = join_words if is_nmt_nfkc else canonical
     return lambda line: " ".join(model.encode(prepare(line), out_type=str))
 
 

@@ -28,7 +28,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.files.lines import read_lines
-from vaswani_plugin.text.raw_text import remove_invisible
+from vaswani_plugin.text.raw_text import canonical
 from vaswani_plugin.text.wordpiece import MARK
 
 KINDS = ("unigram", "bpe", "likelihood")
@@ -70,7 +70,7 @@ def _sentences(paths: list[str], sample: int) -> Iterator[str]:
         if count == 0:
             raise UserError(f"{path}: the file holds no words")
         total += count
-    texts = (map(remove_invisible, read_lines(path)) for path in paths)
+    texts = (map(canonical, read_lines(path)) for path in paths)
     lines = enumerate(line for text in texts for line in text if line.strip())
     kept = min(sample, total)
     # Counting has already checked the text: an error inside the library would lose its message.
