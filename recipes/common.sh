@@ -43,9 +43,9 @@ or_tiny() { if is_tiny; then echo "$2"; else echo "$1"; fi; } # FULL TINY: a val
 is_training() { [[ $1 == train || $1 == train-* ]]; }
 toy_pair() { if [[ $pair == *fr* ]]; then echo en-fr; else echo en-de; fi; }
 
-share() { # N: sets `batches` to those of a worker, of the N of an update
+share() { # N: sets `batches` to those of a worker, of the N of an update, `in_all`
   (($1 % workers == 0)) || die "--gpus, --nodes: the batch is meant for $1 GPUs; give 1, 2, 4$( (($1 == 8)) || echo ', 8') or $1 in all"
-  batches=$(($1 / workers))
+  in_all=$1 batches=$(($1 / workers))
 }
 
 languages() { # SRC-TGT: sets pair, source and target; names of BCP 47, whose case tells pt from PT
@@ -56,11 +56,11 @@ languages() { # SRC-TGT: sets pair, source and target; names of BCP 47, whose ca
 }
 
 begin() { # ARGUMENT...: reads the options, makes the environment, takes the folder
-  local _name _given _path _words=("$@") _own=" work data scale from until continue minutes gpus nodes node_rank master ${options-} "
+  local _name _given _path _sum _size _words=("$@") _own=" work data scale from until continue minutes gpus nodes node_rank master ${options-} "
   root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
   toy=$root/data-prep/toy prep=$root/data-prep plugin=$root/vaswani_plugin
   work=$root/work/$recipe data='' scale=full from='' until='' continue='' finish='' minutes='' dry_run='' float32='' gpus='' nodes=1 node_rank=0 master=''
-  extra=() cpu='' current='' again='' child='' stopped=''
+  extra=() cpu='' current='' again='' goes_on='the same command' in_all=0 batches=0 child='' stopped=''
   while (($#)); do
     case $1 in
       --help | -h) usage && exit ;;
@@ -91,10 +91,12 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
     done <<<"${!_name-}"
     printf -v "$_name" %s "$_given"
   done
+  [[ $work != *:* ]] || die "--work $work: fairseq takes a colon for the end of a path: give another folder"
   [[ $root$work${init_from-} != *{}* ]] || die "--work $work${init_from:+, --init-from $init_from}, $root: no path may hold {}, which stands for a language: give another folder"
   gpus=${gpus:-$({ nvidia-smi -L 2>/dev/null || true; } | awk '/^GPU/ { n = 1 } END { print n + 0 }')}
-  [[ $gpus$nodes$node_rank${continue:-0}${minutes:-1} =~ ^[0-9]+$ && ${minutes:-1} != 0 ]] ||
+  [[ "$gpus $nodes $node_rank ${continue:-0} ${minutes:-1}" =~ ^(0|[1-9][0-9]*)( (0|[1-9][0-9]*))*$ && ${minutes:-1} != 0 && ${continue:-1} != 0 ]] ||
     die "--gpus, --nodes, --node-rank, --continue, --minutes: must be numbers"
+  ((node_rank < nodes)) || die "--node-rank $node_rank: must be below --nodes $nodes; the first has number 0"
   [[ -z $finish || -z $continue ]] || die "--finish ends a training, --continue goes on with it: give one of them"
   if [[ -n ${pair-} ]]; then languages "$pair"; fi
   ((nodes == 1)) || [[ $master == *:* ]] || die "--nodes $nodes: needs --master HOST:PORT, the address of node 0"
@@ -121,6 +123,13 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
   [[ ! -f $work/.options || "$(<"$work/.options")" == "$_given" ]] ||
     die "--work $work was made with other options ($(tr '\n' ' ' <"$work/.options")): give another folder"
   printf '%s\n' "$_given" >"$work/.options"
+  while read -r _sum _size _path; do
+    [[ ! -f $_path || "$(cksum <"$_path")" == "$_sum $_size" ]] || die "$_path has changed since --work $work was made of it: give another folder"
+  done < <(sort -u "$work/.inputs" 2>/dev/null)
+}
+
+note() { # FILE: WORK/.inputs has the sums of what WORK was made of
+  printf '%s %s\n' "$(cksum <"$1")" "$1" >>"$work/.inputs"
 }
 
 leave() { exit $((128 + $(kill -l "$stopped"))); }
@@ -134,10 +143,10 @@ ended() { # says where a step failed or was stopped, and why
   local status=$?
   if [[ -z $current ]]; then return; fi
   if ((status == 75 || status == 130)) || [[ -n $stopped && $status -gt 128 ]]; then
-    say "stopped in step $current; the same command goes on there$(! is_training "$current" || echo ', with --finish it takes what is saved')" 2>&3 && return
+    say "stopped in step $current; $goes_on goes on there$(! is_training "$current" || echo ', with --finish it takes what is saved')" 2>&3 && return
   fi
   tail -n 3 "$log" | cut -c 1-300 >&3
-  say "error: step $current ended with exit code $status (all it said: $log); the same command goes on there" 2>&3
+  say "error: step $current ended with exit code $status (all it said: $log); $goes_on goes on there" 2>&3
 }
 
 attempt() { # COMMAND...: in a process group of its own, so that a signal reaches each process once
@@ -162,12 +171,16 @@ step() { # NAME COMMAND...: does it once
   log=$work/logs/$name$(if ((node_rank)); then echo ".node$node_rank"; fi).log
   shift
   if ((node_rank > 0)) && { [[ -n $finish ]] || ! is_training "$name"; }; then return; fi
-  if [[ $from == "$name" ]] || { [[ -n $continue ]] && is_training "$name"; }; then from='' again=1; fi
+  if [[ $from == "$name" ]] || { [[ -n $continue ]] && is_training "$name"; }; then
+    if [[ -n $from ]]; then goes_on='the same command without --from'; fi
+    from='' again=1
+  fi
   if [[ -n $dry_run ]]; then
     printf '%s' "$name:" && printf ' %q' "$@" && echo
     if [[ $name == "$until" ]]; then exit 0; else return 0; fi
   fi
   key=$(printf '%q ' "$@" && declare -f "$1" || true)
+  key=${key/"--update-freq $batches "/--update-freq $in_all/workers } # another number of them goes on
   for file in "$work WORK" "$root ROOT"; do key=${key//"$(printf %q "${file% *}")"/${file##* }}; done
   if [[ -n $again ]]; then rm -f "$stamp" "$stamp.begun"; fi
   for file in "$stamp" "$stamp.begun"; do
@@ -175,7 +188,7 @@ step() { # NAME COMMAND...: does it once
       die "step $name was done by another command in $work: give another --work, or --from $name"
   done
   if [[ -n $finish && ! -f $stamp ]] && is_training "$name"; then
-    [[ -f $stamp.begun && -n $(find "$work/checkpoints" "$work/models" -name '*.pt' 2>/dev/null) ]] ||
+    [[ -f $stamp.begun && -n $(find "$work/checkpoints" "$work/models/${name#train-}" -name '*.pt' 2>/dev/null) ]] ||
       die "--finish: step $name has saved nothing yet"
     say "$name: ends here, as asked" && mv "$stamp.begun" "$stamp" && again=1
   fi
@@ -185,9 +198,12 @@ step() { # NAME COMMAND...: does it once
     current=$name
     if ((node_rank == 0)); then printf '%s\n' "$key" >"$stamp.begun"; fi
     attempt "$@"
+    for file in "$@"; do
+      if [[ -f $file && $file != "$work"/* && $file != *.py ]]; then note "$file"; fi
+    done
     if ((node_rank == 0)); then mv "$stamp.begun" "$stamp"; fi
     current='' again=1 # the steps after it used what it has replaced
-    if [[ -n $stopped ]]; then say "stopped after step $name; the same command goes on there" && leave; fi
+    if [[ -n $stopped ]]; then say "stopped after step $name; $goes_on goes on there" && leave; fi
   fi
   if [[ $name == "$until" ]]; then say "done until $name, in $work" && exit; fi
 }
@@ -204,6 +220,7 @@ text() { # FILE: plain or .gz; with --scale tiny its first 120 lines
   [[ -f $file ]] || die "$1: no such file, plain or .gz"
   if [[ $file == *.gz ]]; then gzip -dc -- "$file"; else cat -- "$file"; fi |
     awk -v most="$(or_tiny 0 120)" 'most == 0 || NR <= most'
+  [[ $file == "$work"/* ]] || note "$file"
 }
 
 download() { # URL: into WORK/download; its sum must be that of SHA256SUMS, or of the first download

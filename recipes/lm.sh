@@ -39,6 +39,8 @@ case $corpus in
   text) [[ -n $data ]] || is_tiny || die "--corpus text: give its folder with --data DIR" ;;
   *) die "--corpus $corpus: must be wikitext-2, wikitext-103, ptb, tinyshakespeare or text" ;;
 esac
+if is_tiny; then sample=64 context=32; fi
+if [[ " ${extra[*]-} " =~ .*\ --tokens-per-sample[=\ ]([0-9]+)\  ]]; then sample=${BASH_REMATCH[1]} context=$((BASH_REMATCH[1] / 2)); fi
 arch=${arch:-$(or_tiny "$usual" vaswani_lm_debug)} coding=${coding:-$units}
 if [[ $arch == vaswani_lm_one_layer* ]]; then lr=1.8; fi
 
@@ -52,7 +54,7 @@ else
 fi
 part() { # SPLIT: a file, or of one file the first 90 %, the next 5 % or the last 5 % of its lines
   local lines
-  if [[ $first == *train* ]]; then text "$data/${first/train/$1}" && return; fi
+  if [[ $first == *train* ]]; then text "$data/${first/train/$1}"; return; fi
   lines=$(text "$data/$first" | wc -l)
   text "$data/$first" | awk -v part="$1" -v first="$(((lines * 90 + 50) / 100))" -v last="$(((lines * 95 + 50) / 100))" \
     '(NR <= first ? "train" : NR <= last ? "valid" : "test") == part'
@@ -61,12 +63,12 @@ for split in train valid test; do step "text-$split" to "$work/raw/$split.txt" p
 if [[ $coding == bpe ]]; then operations=(--operations "$(or_tiny 8000 400)"); else operations=(); fi
 step code python "$prep/code_text.py" --coding "$coding" ${operations[@]+"${operations[@]}"} \
   --train "$work/raw/train.txt" --valid "$work/raw/valid.txt" --test "$work/raw/test.txt" --output "$work/data-bin"
-step train train --task vaswani_language_modeling --arch "$arch" --tokens-per-sample "$(or_tiny $sample 64)" "${batch[@]}" \
+step train train --task vaswani_language_modeling --arch "$arch" --tokens-per-sample "$sample" "${batch[@]}" \
   --lr-factor $lr --max-update $updates --no-epoch-checkpoints --save-interval-updates "$(or_tiny $((updates / 20)) 4)" --keep-interval-updates 5
 step average average --last-updates 5
 step bundle python "$prep/bundle.py" --model "$work/averaged.pt" --data-bin "$work/data-bin" --output "$work/model" beam=1
 step score to "$work/perplexity.json" vaswani lm --model "$work/model" --text "$work/raw/test.txt" --format json \
-  --tokens-per-sample "$(or_tiny $sample 64)" --context-window "$(or_tiny $context 32)" --baselines --train-data "$work/raw/train.txt" --valid-data "$work/raw/valid.txt" ${cpu:+--cpu}
+  --tokens-per-sample "$sample" --context-window "$context" --baselines --train-data "$work/raw/train.txt" --valid-data "$work/raw/valid.txt" ${cpu:+--cpu}
 step sample to "$work/sample.txt" vaswani complete --model "$work/model" --sampling --top-p 0.9 --seed 1 \
   --max-new-tokens "$(or_tiny $((sample / 2)) 20)" --stop never ${cpu:+--cpu} -- "The" "In the"
 if [[ -z $dry_run ]]; then cat "$work/sample.txt"; fi

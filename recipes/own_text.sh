@@ -26,6 +26,9 @@ recipe=own_text train='' valid='' test='' pair='' columns='' init_from='' option
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"
+[[ " ${extra[*]-} " != *" --max-epoch"* ]] || die "--max-epoch: this recipe saves by updates: give --max-update"
+best=(--maximize-best-checkpoint-metric)
+if [[ " ${extra[*]-} " =~ --best-checkpoint-metric[=\ ](loss|nll_loss|ppl)\  ]]; then best=(); fi
 [[ -n $train && -z $data ]] || die "give the training text by --train, not by --data (see --help)"
 files=()
 for name in train valid test; do
@@ -43,6 +46,7 @@ for key in "source_language\": \"$source" "target_language\": \"$target"; do
     die "--init-from $init_from: no model of $pair: give --train the files in its order, or name its languages by --pair"
 done
 
+[[ -z $init_from || (-f $init_from/sentencepiece.model && -f $init_from/model.pt) ]] || die "--init-from $init_from: no bundle of this recipe, with its model.pt"
 step clean python "$prep/own_text.py" --pair "$pair" "${files[@]}" ${columns:+--columns "$columns"} --output "$work/raw" --report "$work/corpus.json"
 if [[ -n $dry_run ]]; then pairs=0; else pairs=$(wc -l <"$work/raw/train.$source"); fi
 if ((pairs <= 10000)); then
@@ -56,10 +60,10 @@ else
 fi
 model=$work/pieces.model dictionary=$work/dictionary patience=8
 if [[ -n $init_from ]]; then
-  [[ -f $init_from/sentencepiece.model ]] || die "--init-from $init_from: no bundle of this recipe"
   model=$init_from/sentencepiece.model dictionary=$init_from/dict.$source.txt patience=5 interval=50
   training+=(--warmup-updates 100 --lr-factor .06 --max-update 2000 --finetune-from-model "$init_from/model.pt" --arch)
-  while IFS= read -r word; do training+=("$word"); done < <(python "$root/recipes/lib/steps.py" flags "$init_from")
+  words=$([[ -n $dry_run ]] || python "$root/recipes/lib/steps.py" flags "$init_from") || exit
+  while IFS= read -r word; do training+=("$word"); done <<<"$words"
 else
   if is_tiny; then training+=(--arch vaswani_debug); fi
   step learn python "$prep/wordpiece.py" learn --at-most --size "$(or_tiny $pieces 400)" --output "$model" --input "$work/raw/train.$source" "$work/raw/train.$target"
@@ -69,11 +73,12 @@ step pieces every raw pieces python "$prep/wordpiece.py" apply --model "$model"
 step binarize binarize "$work/pieces" --dictionary "$dictionary"
 # Several batches an update, each of another length, learn faster than one of as many tokens; every sentence has to fit.
 if [[ -z $dry_run ]] && ((tokens == 512)) && { ((nodes > 1)) || ! awk 'NF > 510 { exit 1 }' "$work/pieces"/*.*; }; then tokens=1024 batches=2; fi
-training+=(--max-tokens "$tokens" --update-freq $((workers < batches ? batches / workers : 1)))
+in_all=$batches batches=$((workers < batches ? batches / workers : 1))
+training+=(--max-tokens "$tokens" --update-freq "$batches")
 bleu=sentencepiece # undone for BLEU, but where text has no spaces between words
 if [[ -z $dry_run ]] && (($(grep -c '[^ ] [^ ]' "$work/raw/train.$target") * 2 < pairs)); then bleu=--eval-tokenized-bleu; fi
 step train train "${training[@]}" --eval-bleu-sentences 500 --eval-bleu-remove-bpe $bleu \
-  --best-checkpoint-metric bleu --maximize-best-checkpoint-metric \
+  --best-checkpoint-metric bleu ${best[@]+"${best[@]}"} \
   --patience $patience --keep-best-checkpoints 5 --no-epoch-checkpoints \
   --save-interval 1000000 --validate-interval 1000000 --keep-interval-updates 1 \
   --save-interval-updates "$(or_tiny $interval 5)" --validate-interval-updates "$(or_tiny $interval 5)"

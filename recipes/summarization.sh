@@ -35,8 +35,10 @@ elif [[ -z $data ]]; then
 fi
 index=0
 for split in train valid test; do
-  step "input-$split" to "$work/input/$split" text "${data:-$work/download}/${files[index]}"
-  step "text-$split" python "$prep/summaries.py" --format "$format" --input "$work/input/$split" --output "$work/raw/$split"
+  file=${data:-$work/download}/${files[index]}
+  if [[ ! -f $file && -f $file.gz ]]; then file+=.gz; fi
+  step "input-$split" python "$prep/summaries.py" --format "$format" --input "$file" --output "$work/input/$split"
+  for part in article summary jsonl; do step "$part-$split" to "$work/raw/$split.$part" text "$work/input/$split.$part"; done
   index=$((index + 1))
 done
 step code python "$prep/code_text.py" --coding bpe --operations "$(or_tiny 8000 400)" --summaries \

@@ -195,7 +195,9 @@ def flags(bundle: str) -> None:
     path = Path(bundle) / "config.json"
     if not path.is_file():
         raise UserError(f"{bundle}: no config.json; `vaswani card --model {bundle}` writes one")
-    model = json.loads(path.read_text(encoding="utf-8"))["model"]
+    model = json.loads(path.read_text(encoding="utf-8")).get("model")
+    if model is None:
+        raise UserError(f"{path}: of another program; give the bundle that it was exported from")
     words = [model["_name"]]
     for name, value in model.items():
         if name not in OF_THE_TRAINING and value is not None and value is not False:

@@ -1,5 +1,6 @@
 """recipes/common.sh: steps, options, files, one training on several nodes."""
 
+import gzip
 import json
 import os
 import re
@@ -84,9 +85,14 @@ def test_a_changed_step_is_refused(recipe, changed):
 
 def test_a_failure_is_told_and_goes_on_there(recipe, tmp_path):
     steps = 'step a touch "$work/a"\n'
-    failed = recipe(f'{steps}step b bash -c "echo lost >&2; exit 3"\n')
-    assert failed.returncode == 3
-    assert "lost" in failed.stderr and "step b ended with exit code 3" in failed.stderr
+    for flags, way in (
+        ((), "the same command"),
+        (("--from", "b"), "the same command without --from"),
+    ):
+        failed = recipe(f'{steps}step b bash -c "echo lost >&2; exit 3"\n', *flags)
+        assert failed.returncode == 3 and "lost" in failed.stderr
+        assert "step b ended with exit code 3" in failed.stderr
+        assert f"; {way} goes on there" in failed.stderr
     (tmp_path / "-work ü" / "a").unlink()
     assert recipe(f"{steps}step b true\n", "--from", "b").returncode == 0
     assert not (tmp_path / "-work ü" / "a").exists(), "a was done before"
@@ -128,6 +134,21 @@ def test_a_name_in_another_folder_is_another_file(recipe, tmp_path):
     assert again.returncode == 0 and again.stderr == ""
     other = recipe(steps, "--files", "-text ü", cwd=tmp_path / "b")
     assert other.returncode == 1 and "made with other options" in other.stderr
+    (tmp_path / "a" / "-text ü").write_text("b")
+    changed = recipe(steps, "--files", "-text ü", cwd=tmp_path / "a")
+    assert changed.returncode == 1 and "a/-text ü has changed since --work" in changed.stderr
+
+
+@pytest.mark.parametrize("kind", ["plain", "gz"])
+def test_data_that_have_changed_are_refused(recipe, tmp_path, kind):
+    path = tmp_path / ("train.en" if kind == "plain" else "train.en.gz")
+    steps = 'step raw to "$work/out" text "$data/train.en"\n'
+    for text, code in (("one\n", 0), ("one\n", 0), ("two\n", 1)):
+        path.write_bytes(
+            text.encode() if kind == "plain" else gzip.compress(text.encode(), mtime=0)
+        )
+        done = recipe(steps, "--data", tmp_path)
+        assert done.returncode == code and ("has changed since" in done.stderr) == bool(code)
 
 
 @pytest.mark.parametrize(
@@ -137,6 +158,9 @@ def test_a_name_in_another_folder_is_another_file(recipe, tmp_path):
         (("--name",), "--name: needs a value"),
         (("--nodes", "2"), "--nodes 2: needs --master HOST:PORT"),
         (("--minutes", "0"), "--minutes: must be numbers"),
+        (("--gpus", "08"), "--minutes: must be numbers"),
+        (("--node-rank", "1"), "--node-rank 1: must be below --nodes 1"),
+        (("--work", "/dev/null/a:b"), "takes a colon for the end of a path"),
         (("--finish", "--continue", "9"), "give one of them"),
         (("--work", "/dev/null/{}"), "--work /dev/null/{}, "),
         (("--dry-run", "--", "--seed", "2", "--arch", "nonsense"), "--arch nonsense: no such"),
@@ -159,6 +183,8 @@ def test_mistaken_options_are_one_line(recipe, args, part):
         ("lm", ("--corpus", "wikitext-103", "--gpus", 32), "for 16 GPUs; give 1, 2, 4, 8 or 16"),
         ("own_text", ("--train", "a.de", "a.en", "--data", "."), "by --train, not by --data"),
         ("own_text", ("--train", "a.de", "a.en", "--init-from", "."), "no model of de-en: give "),
+        ("own_text", ("--train", "a.en", "a.de", "--init-from", "."), "with its model.pt"),
+        ("own_text", ("--train", "a.de", "a.en", "--", "--max-epoch", 3), "give --max-update"),
     ],
 )
 def test_what_would_train_otherwise_is_refused(name, args, part, tmp_path):
@@ -293,15 +319,17 @@ def test_base_on_a_cpu_trains_in_bfloat16_where_it_is_fast(
 def test_a_training_that_is_done_goes_on(recipe, program, tmp_path):
     """--continue N keeps the checkpoints, as a step that was cut off does; --from begins anew."""
     folder = program("fairseq-train", 'echo "$@"; mkdir -p "$5"; echo x >>"$5/seen"')
-    steps = 'PATH="$bin:$PATH"\nstep train train --max-update 5\nstep after bash -c "echo x"\n'
-    for flags in ((), ("--continue", 9), ("--from", "train")):
-        done = recipe(steps, "--cpu", *flags, bin=folder)
+    steps = 'PATH="$bin:$PATH"\nshare 8\nstep train train --update-freq $batches --max-update 5\n'
+    steps += 'step after bash -c "echo x"\n'
+    for flags in (("--gpus", 2), ("--gpus", 4, "--continue", 9), ("--cpu", "--from", "train")):
+        done = recipe(steps, *flags, bin=folder)
         assert done.returncode == 0 and "made: after" in done.stderr, done.stderr
-        if flags[:1] == ("--continue",):
+        if "--continue" in flags:
             seen = (tmp_path / "-work ü" / "checkpoints" / "seen").read_text()
             assert seen == "x\nx\n", "the checkpoints are kept"
     lines = (tmp_path / "-work ü" / "logs" / "train.log").read_text().split("\n")
-    assert [line.split("--max-update ")[-1] for line in lines[:-1]] == ["5", "9", "5"]
+    updates = [re.findall(r"--(?:update-freq|max-update) (\d+)", line) for line in lines[:-1]]
+    assert updates == [["4", "5"], ["2", "5", "9"], ["8", "5"]], "the same batch"
     assert (tmp_path / "-work ü" / "checkpoints" / "seen").read_text() == "x\n"
     stamp = tmp_path / "-work ü" / ".steps" / "train"
     stamp.rename(stamp.with_suffix(".begun"))
@@ -402,6 +430,9 @@ def test_fine_tuning_builds_the_same_model(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model": model}))
     words = run_script("recipes/lib/steps.py", "flags", tmp_path).stdout.split()
     assert words == "vaswani_tiny --d-model 64 --attention-scale none --next-word".split()
+    (tmp_path / "config.json").write_text("{}")  # CTranslate2's has no model
+    done = run_script("recipes/lib/steps.py", "flags", tmp_path)
+    assert_one_line_error(done, "config.json: of another program")
 
 
 def test_bash_3_and_the_tools_of_macos_are_enough():

@@ -206,6 +206,27 @@ def test_corpora_of_language_models(corpus, awk, tmp_path):
     assert lines[2][0] == ("test 95" if "input" in name else "test 0")
 
 
+def test_a_corpus_that_is_cut_off_is_not_taken(tmp_path):
+    """Not for text of another split, either."""
+    for split in SPLITS:
+        content = gzip.compress("".join(f"{split} {n}\n" for n in range(9000)).encode())
+        end = -9 if split == "test" else None
+        (tmp_path / f"{split}.txt.gz").write_bytes(content[:end])
+    flags = ("--cpu", "--corpus", "text", "--data", tmp_path, "--work", tmp_path / "work")
+    done = run_bash(REPO / "recipes" / "lm.sh", *flags, "--until", "text-test")
+    assert done.returncode == 1 and "step text-test ended with exit code 1" in done.stderr
+
+
+def test_a_table_of_articles_is_shortened_between_its_rows(tmp_path):
+    """A summary of CNN/DailyMail has line breaks."""
+    rows = "".join(f'{n},"Article {n}. More.","One {n}.\nTwo."\n' for n in range(200))
+    for name in ("train", "validation", "test"):
+        (tmp_path / f"{name}.csv").write_text(f"id,article,highlights\n{rows}")
+    flags = ("--corpus", "cnn-dailymail", "--data", tmp_path, "--until", "summary-test")
+    run_recipe("summarization", tmp_path / "work", *flags)
+    assert (tmp_path / "work" / "raw" / "test.summary").read_text().count("\n") == 120
+
+
 def test_sequence_to_sequence(tmp_path):
     """One seed is an ensemble of one, and rescores another system's lists."""
     work, lists = tmp_path / "work", tmp_path / "lists"
