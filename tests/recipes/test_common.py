@@ -107,13 +107,6 @@ def test_of_a_long_line_the_beginning_is_told_and_of_half_a_file_nothing_left(re
     assert not (tmp_path / "-work ü" / "out").exists()
 
 
-def test_an_exported_cdpath_changes_no_folder(recipe, tmp_path):
-    """With it, cd prints where it goes."""
-    (tmp_path / "text").mkdir()
-    done = recipe('echo "$data"\n', "--data", "text", cwd=tmp_path, CDPATH=str(tmp_path))
-    assert done.stdout == f"{tmp_path.resolve()}/text\n"
-
-
 def test_options(recipe):
     steps = 'printf "%s|" "$name" "$files" "$scale" "$workers" "${extra[*]}"\n'
     done = recipe(steps, "--name", "two", "--files", "x y", "z", "--cpu", "--", "--seed", "2")
@@ -139,15 +132,10 @@ def test_a_name_in_another_folder_is_another_file(recipe, tmp_path):
     assert changed.returncode == 1 and "a/-text ü has changed since --work" in changed.stderr
 
 
-@pytest.mark.parametrize("kind", ["plain", "gz"])
-def test_data_that_have_changed_are_refused(recipe, tmp_path, kind):
-    path = tmp_path / ("train.en" if kind == "plain" else "train.en.gz")
-    steps = 'step raw to "$work/out" text "$data/train.en"\n'
-    for text, code in (("one\n", 0), ("one\n", 0), ("two\n", 1)):
-        path.write_bytes(
-            text.encode() if kind == "plain" else gzip.compress(text.encode(), mtime=0)
-        )
-        done = recipe(steps, "--data", tmp_path)
+def test_a_corpus_that_has_changed_is_refused(recipe, tmp_path):
+    for text, code in ((b"one\n", 0), (b"one\n", 0), (b"two\n", 1)):
+        (tmp_path / "train.en.gz").write_bytes(gzip.compress(text, mtime=0))
+        done = recipe('step raw to "$work/out" text "$data/train.en"\n', "--data", tmp_path)
         assert done.returncode == code and ("has changed since" in done.stderr) == bool(code)
 
 

@@ -50,13 +50,6 @@ def last_line(done: subprocess.CompletedProcess) -> str:
     return done.stderr.strip().split("\n")[-1]
 
 
-def test_an_old_python_given(tmp_path):
-    (tmp_path / "python").write_text("#!/usr/bin/env bash\nexit 1\n")
-    (tmp_path / "python").chmod(0o755)
-    done = install(tmp_path / "venv", PYTHON=str(tmp_path / "python"))
-    assert_one_line_error(done, "python is missing or older than Python 3.11", "PYTHON")
-
-
 def test_a_folder_of_something_else(tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_text("")

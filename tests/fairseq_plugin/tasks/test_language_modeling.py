@@ -18,7 +18,6 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
 from vaswani_plugin.fairseq_plugin.tasks.language_modeling import VaswaniLanguageModelingTask
 
-TASK = ("--task", "vaswani_language_modeling")
 IN_WORKERS = ("--num-workers", "2", "--batch-size", "2")
 SUMMARIES = ["alpha beta gamma <sep> beta", "beta <sep> gamma gamma alpha", "<sep>"]
 SUMMARIES += ["gamma alpha alpha beta gamma alpha <sep> beta <sep> alpha"]
