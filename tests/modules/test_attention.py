@@ -4,18 +4,12 @@ import numpy as np
 import paper_reference
 import pytest
 import torch
-from reference_weights import attention_weights_of, default_dtype, numbers, shake
+from reference_weights import attention_weights_of, numbers, shake
 
 from vaswani_plugin.modules import attention
 
 TIGHT = {"atol": 1e-10, "rtol": 0}
-
-
-@pytest.fixture(autouse=True)
-def float64():
-    with default_dtype(torch.float64):
-        torch.manual_seed(5)
-        yield
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def make_attention(d_model=12, heads=3, d_k=4, d_v=4) -> attention.MultiHeadAttention:

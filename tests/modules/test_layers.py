@@ -5,7 +5,6 @@ import paper_reference
 import pytest
 import torch
 from reference_weights import (
-    default_dtype,
     feed_forward_weights_of,
     layer_weights_of,
     norm_weights_of,
@@ -21,13 +20,7 @@ from vaswani_plugin.modules.transformer import Encoder
 D, PAD = 12, 1
 EPS = 1e-6  # in LayerNorm, of the authors' code
 TIGHT = {"atol": 1e-10, "rtol": 0}
-
-
-@pytest.fixture(autouse=True)
-def float64():
-    with default_dtype(torch.float64):
-        torch.manual_seed(5)
-        yield
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def make_attention() -> MultiHeadAttention:

@@ -12,13 +12,7 @@ from vaswani_plugin.modules.transformer import Cache, DecoderOnly, Transformer
 PAD, D, V = 1, 12, 20
 EPS = 1e-6  # in LayerNorm, of the authors' code
 TIGHT = {"atol": 1e-10, "rtol": 0}
-
-
-@pytest.fixture(autouse=True)
-def float64():
-    with default_dtype(torch.float64):
-        torch.manual_seed(5)
-        yield
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def make_transformer(source=V, **sizes) -> Transformer:
