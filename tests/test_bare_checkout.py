@@ -83,16 +83,6 @@ def test_training_and_translating(python, checkout, tmp_path):
     assert len(re.findall(r"^H-", said, re.MULTILINE)) == 20
 
 
-def test_scripts_of_data_preparation(python, checkout, tmp_path):
-    """With several workers, too."""
-    (tmp_path / "text").write_text("the cat sat on the mat\n" * 50, encoding="utf-8")
-    script = os.path.relpath(checkout / "data-prep" / "bpe.py", tmp_path)
-    flags = ("--operations", 5, "--output", "codes", "--input", "text", "--workers", 2)
-    run(python, tmp_path, script, "learn", *flags)
-    applied = run(python, tmp_path, script, "apply", "--codes", "codes", "--input", "text")
-    assert applied.replace("@@ ", "").split("\n")[0] == "the cat sat on the mat"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "tests",
