@@ -7,6 +7,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
+from tests.conftest import STOCK_TINY
 from vaswani_plugin.fairseq_plugin.optimizer import HalvingSchedule, VaswaniAdam, VaswaniSchedule
 from vaswani_plugin.modules.schedule import learning_rate
 
@@ -53,11 +54,12 @@ def test_update_k_uses_rate_k():
         assert rate == pytest.approx(1.5 * paper_reference.learning_rate(update, 64, 40))
 
 
-def test_a_model_without_width_gets_the_bases_and_a_warning(caplog):
-    schedule = make_schedule(d_model=0)
-    assert schedule.d_model == 512
-    assert "the model has no d_model; Eq. 3 takes 512" in caplog.text
-    assert rate_of(schedule) == pytest.approx(1.5 * paper_reference.learning_rate(1, 512, 40))
+def test_a_model_without_width_gets_the_bases_and_a_warning(run_fairseq, toy_data_bin):
+    flags = (*STOCK_TINY, "--lr-scheduler", "vaswani", "--max-update", 1, "--no-save")
+    log = run_fairseq("train", toy_data_bin, *flags).stdout
+    assert "the model has no d_model; Eq. 3 takes 512" in log
+    rate = float(log.split("| lr ")[1].split()[0])
+    assert rate == pytest.approx(paper_reference.learning_rate(2, 512, 4000), rel=1e-4)
 
 
 def make_halving(**changes) -> HalvingSchedule:

@@ -8,7 +8,7 @@ import logging
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Optional
 
 import torch
 from fairseq.dataclass import FairseqDataclass
@@ -108,7 +108,7 @@ class VaswaniScheduleConfig(FairseqDataclass):
 
     warmup_updates: int = option(4000, "updates of linear growth of the learning rate")
     lr_factor: float = option(1.0, "multiplies Eq. 3's learning rate; --lr is not used")
-    d_model: int = II("oc.select:model.d_model,0")
+    d_model: Optional[int] = II("oc.select:model.d_model,null")  # noqa: UP045 -- as in fairseq
 
 
 @register_lr_scheduler("vaswani", dataclass=VaswaniScheduleConfig)
