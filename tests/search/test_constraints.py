@@ -57,7 +57,7 @@ def test_a_function_sees_what_each_hypothesis_has_so_far(options):
     lasts = [4, 15, 8]
 
     def ascending(sentence, tokens):
-        latest = tokens[-1].item() if len(tokens) else 3
+        latest = tokens[-1].item() if len(tokens) > 1 else 3
         return [setup.EOS, *range(latest + 1, lasts[sentence] + 1)]
 
     model = setup.make_peaked_model(SYMBOLS)

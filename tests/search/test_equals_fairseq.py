@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 from fairseq.models import FairseqDecoder, FairseqEncoderDecoderModel
+from fairseq.search import PrefixConstrainedBeamSearch
 from fairseq.sequence_generator import SequenceGenerator
 from foreign_models import make_convolutional
 from model_factory import make_model, make_stock_twin, make_task
@@ -33,6 +34,8 @@ def fairseq_generator(task, models, options):
     settings = {FAIRSEQ_NAMES.get(name, name): value for name, value in options.items()}
     if settings.pop("unnormalized", False):
         settings["normalize_scores"] = False
+    if choose := settings.pop("prefix_allowed_tokens_fn", None):
+        settings["search_strategy"] = PrefixConstrainedBeamSearch(task.target_dictionary, choose)
     return SequenceGenerator(models, task.target_dictionary, **settings)
 
 
@@ -45,16 +48,19 @@ def assert_equal(ours, theirs):
                 torch.testing.assert_close(own[name], other[name], atol=2e-5, rtol=1e-5)
 
 
-OPTIONS = [{"beam": 4}, {"beam": 1}, {"beam": 10, "lenpen": 0.6}, {"beam": 23}]
-OPTIONS += [{"beam": 4, "lenpen": -1.0}, {"beam": 4, "unnormalized": True}]
-OPTIONS += [{"beam": 4, "min_len": 4}, {"beam": 4, "unkpen": 3.0, "temperature": 1.5}]
-OPTIONS += [{"beam": 4, "max_len_a": 0.0, "max_len_b": 3}]
+OPTIONS = [{"beam": 4}, {"beam": 1}, {"beam": 10, "lenpen": 0.6}, {"beam": 23}, {"lenpen": -1.0}]
+OPTIONS += [{"unnormalized": True}, {"min_len": 4}, {"unkpen": 3.0, "temperature": 1.5}]
+OPTIONS += [{"max_len_a": 0.0, "max_len_b": 3}]
+# fairseq's search of them loses beams where one may end and others go on
+OPTIONS += [
+    {"prefix_allowed_tokens_fn": lambda n, t: [2] if len(t) > 2 + n else range(4 + len(t), 24)}
+]
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("left_pad", [True, False])
 def test_our_models(task, options, left_pad):
-    options = {"lenpen": 1.0, "max_len_a": 1.0, "max_len_b": 5, **options}
+    options = {"beam": 4, "lenpen": 1.0, "max_len_a": 1.0, "max_len_b": 5, **options}
     lengths = set()
     for seed, eagerness in ((0, 2.0), (1, 5.0), (2, 9.0)):
         model = eager_to_end(make_peaked_model(SYMBOLS, seed), eagerness)

@@ -58,7 +58,7 @@ class Step(NamedTuple):
 
     number: int  # of tokens of every unfinished hypothesis
     sentences: Tensor  # their numbers in the original batch, (b,)
-    history: Tensor  # the tokens so far, (b, W, T), without the start
+    history: Tensor  # the start and the tokens so far, (b, W, 1 + T)
     part: slice = slice(None)  # rows of these sentences among all unfinished ones
 
 
@@ -242,7 +242,7 @@ class BeamSearch:
         self.groups = beam if self.options.sampling else max(diverse, 1)
         self.width, self.device = beam // self.groups, prefix.device
         self.on_host = runs_on_host(self.device)
-        self.latest, self.prefix = first, prefix
+        self.latest, self.prefix, self.start = first, prefix, first[:1, :, None]
         self.limits = torch.tensor(limits, device=self.device)
         self.least_limit, self.last_step = min(limits), max(limits)
         self.sentences = torch.arange(len(limits), device=self.device)
@@ -330,7 +330,8 @@ class BeamSearch:
         if forced is not None:
             torch.where(forced.ne(search.pad)[:, None, None], log_p, free, out=log_p)
         for constrain in (*search.constraints, *self.trackers):
-            constrain(log_p, Step(number, self.sentences[part], history, part))
+            tokens = torch.cat((self.start.expand(*history.shape[:2], 1), history), dim=2)
+            constrain(log_p, Step(number, self.sentences[part], tokens, part))
         if forced is not None or number >= self.least_limit:
             is_last = self.limits[part] <= number
             # padding leaves a sentence free, but where it is what ends one
