@@ -23,6 +23,7 @@ from toy_parser import write_tree_data
 from tree_models import make_dictionaries, make_parser, make_parsing_task
 
 from tests.support.forks import train
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.fairseq_plugin.tasks.translation import (
@@ -77,12 +78,15 @@ def test_the_hub_translates_as_the_paper_does(tmp_path):
     write_data(tmp_path)
     for seed, name in enumerate(("one.pt", "other.pt"), start=1):
         write_checkpoint(tmp_path, tmp_path / name, seed=seed)
-    hub = VaswaniTransformer.from_pretrained(str(tmp_path), "one.pt:other.pt")
+    hub = VaswaniTransformer.from_pretrained(str(tmp_path), "one.pt:other.pt", max_len_a=0.0)
     assert isinstance(hub, GeneratorHubInterface) and len(hub.models) == 2
     seen, build = [], hub.task.build_generator
-    hub.task.build_generator = lambda *a, **kw: seen.append(build(*a, **kw)) or seen[0]
+    hub.task.build_generator = lambda *a, **kw: seen.append(build(*a, **kw)) or seen[-1]
     assert hub.translate(["the old"], beam=3)[0]
-    assert settings(seen[0]) == (3, 0.6, 1.0, 50)
+    assert hub.translate(["the old"], beam=5, lenpen=1.0, max_len_b=200)[0]  # fairseq's defaults
+    assert [*map(settings, seen)] == [(3, 0.6, 0.0, 50), (5, 1.0, 0.0, 200)]
+    with pytest.raises(UserError, match="--retain-dropout: only fairseq's own models do"):
+        VaswaniTransformer.from_pretrained(str(tmp_path), "one.pt", retain_dropout=True)
 
 
 @pytest.mark.parametrize(("penalty", "rules"), [("paper", PaperRules), ("fairseq", FairseqRules)])

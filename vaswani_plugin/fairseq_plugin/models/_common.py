@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from fairseq import models
 from hydra.core.config_store import ConfigStore
+from omegaconf import open_dict
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -60,8 +61,10 @@ class CausalDecoder(models.FairseqIncrementalDecoder):
     def __init__(self) -> None:
         super().__init__(dictionary=None)
 
-    def make_generation_fast_(self, **unused: Any) -> None:
+    def make_generation_fast_(self, retain_dropout: bool = False, **unused: Any) -> None:
         """Mark the weights as final; fairseq's commands call this before they generate."""
+        if retain_dropout:
+            raise UserError("--retain-dropout: only fairseq's own models do; drop the flag")
         self.weights_are_final = True
 
     @property
@@ -110,6 +113,17 @@ class TranslationModel(ProjectedLoss, models.FairseqEncoderDecoderModel):
     """What our encoder-decoders share: their encoders take `known_lengths`."""
 
     takes_known_lengths = True
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **chosen: Any) -> Any:
+        """fairseq's hub; its task's values hold where neither `chosen` nor a call of it has one."""
+        hub = super().from_pretrained(*args, **chosen)
+        if hasattr(hub.task, "complete_decoding"):
+            values = vars(hub.task.complete_decoding(hub.cfg.generation))
+            with open_dict(hub.cfg), open_dict(hub.task.cfg):
+                hub.cfg.generation.update({n: chosen.get(n, value) for n, value in values.items()})
+                hub.task.cfg.decoding_is_complete = True
+        return hub
 
     @classmethod
     def joined(cls, encoder: Any, decoder: Any, cfg: Any, task: Any) -> Self:
