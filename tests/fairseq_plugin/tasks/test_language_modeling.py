@@ -97,11 +97,16 @@ def test_each_token_is_scored_once_with_its_context(data, checkpoint, flags, blo
     assert abs(elsewhere - expected) > 1e-4  # the windows matter here
 
 
-@pytest.mark.parametrize("flags", ["", "33 --context-window 5", "9 --context-window 9"])
+UNSCORED = {"33 --context-window 5": "32 positions, would not be scored: --tokens-per-sample is"}
+UNSCORED |= {"": UNSCORED["33 --context-window 5"]}
+UNSCORED |= {"9 --context-window 9": "--context-window must be below --tokens-per-sample"}
+UNSCORED |= {"9 --context-window 3 --num-shards 2": "reads the whole text: drop --num-shards"}
+
+
+@pytest.mark.parametrize("flags", UNSCORED)
 def test_what_would_not_be_scored_is_an_error(data, checkpoint, flags):
     """fairseq says "Perplexity: 1.00" where no sample fits, and IndexError for the third."""
-    message = "32 positions, would not be scored: --tokens-per-samp|must be below --tokens-per-samp"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(UserError, match=UNSCORED[flags]):
         evaluate(data, checkpoint, *(f"--tokens-per-sample {flags}".split() if flags else []))
 
 

@@ -86,6 +86,8 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, DictionaryDigests, LanguageMode
         """
         if context_window > 0 and self.args.loss_after is not None:  # it would score padding
             raise UserError("--context-window and --loss-after exclude each other; drop one")
+        if context_window > 0 and kwargs.get("num_shards", 1) > 1:
+            raise UserError("--context-window reads the whole text: drop --num-shards, or GPUs")
         longest = int(np.max(dataset.sizes)) + context_window
         if longest > max_positions:
             length = self.args.tokens_per_sample + context_window
@@ -94,7 +96,7 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, DictionaryDigests, LanguageMode
                 f"positions, would not be scored: --tokens-per-sample is {length}; give "
                 f"{max_positions} or less, with --sample-break-mode none or --shorten-method"
             )
-        # several would each keep the context of their own batches only
+        # several workers or shards would each keep the context of their own batches only
         kwargs["num_workers"] = min(num_workers, 1) if context_window > 0 else num_workers
         kwargs |= {"max_positions": max_positions, "context_window": context_window}
         return super().eval_lm_dataloader(dataset, **kwargs)
