@@ -55,6 +55,8 @@ class VaswaniTrainer(Trainer):
         preemption.listen()
         if cfg.common.bf16 and cfg.common.amp:  # bfloat16 weights without float32 copies
             raise UserError("--bf16 with --amp: small updates would be lost; give one of the two")
+        if cfg.common.fp16 and (cfg.common.cpu or not torch.cuda.is_available()):
+            raise UserError("--fp16 needs a GPU: give --amp or --bf16")
         workers = int(os.environ["WORLD_SIZE"]) if is_under_torchrun() else 1
         if workers > cfg.distributed_training.distributed_world_size:
             raise SystemExit(  # Hydra would print the traceback of a UserError
