@@ -47,7 +47,7 @@ if [[ -n $also ]]; then step also python "$prep/trees.py" clean "$also" --output
 step code python "$prep/code_trees.py" --coding bpe --operations "$(or_tiny "$operations" 400)" ${also:+--also "$work/also.trees"} \
   --train "$work/raw/train.trees" --valid "$work/raw/valid.trees" --test "$work/raw/test.trees" --output "$work/data-bin"
 step train train --task vaswani_parsing --source-lang words --target-lang symbols \
-  --arch "${arch:-$(or_tiny "$usual" vaswani_parser_debug)}" --max-tokens 4096 ${also:+--upsample-primary 1} "${training[@]}" \
+  --arch "${arch:-$(or_tiny "$usual" vaswani_parser_debug)}" --max-tokens 4096 "${training[@]}" \
   --validate-interval 1000000 --no-epoch-checkpoints --save-interval-updates "$(or_tiny "$interval" 4)" --keep-interval-updates 5
 step average average --last-updates 5
 step bundle python "$prep/bundle.py" --model "$work/averaged.pt" --data-bin "$work/data-bin" \

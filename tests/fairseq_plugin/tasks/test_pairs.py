@@ -1,5 +1,7 @@
 """A batch of pairs knows its lengths, and holds as many real tokens as are wanted."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -35,6 +37,15 @@ def toy_config(data, *flags: str):
     cfg = training_config("--task", "vaswani_translation", "--arch", "vaswani_debug", *flags).copy()
     cfg.task.data = str(data)
     return cfg
+
+
+def test_several_training_sets_are_one(toy_data_bin, tmp_path):
+    for path in toy_data_bin.iterdir():
+        shutil.copy(path, tmp_path)
+        shutil.copy(path, tmp_path / path.name.replace("train.", "train1."))
+    task = tasks.setup_task(toy_config(tmp_path).task)
+    task.load_dataset("train", combine=True)
+    assert len(task.dataset("train")) == 120
 
 
 def make_dataset(count: int = 4000) -> KnownLengths:
@@ -73,6 +84,9 @@ def test_real_tokens_that_cannot_be_reached(limits, message):
         fitting_max_tokens(dataset, indices_in_training(dataset, None), *limits)
 
 
+OF_TRAINER = {"train": {"grouped_shuffling": False}, "valid": {}}
+
+
 def test_real_tokens_are_those_of_training(toy_data_bin, caplog):
     task = tasks.setup_task(toy_config(toy_data_bin, "--real-tokens", "40").task)
     counts, said, number = {}, "", 0
@@ -80,7 +94,7 @@ def test_real_tokens_are_those_of_training(toy_data_bin, caplog):
         task.load_dataset(split)
         with caplog.at_level("INFO"):
             for _ in range(2):  # each epoch asks; what is kept is not fitted again
-                iterator = task.get_batch_iterator(task.dataset(split), max_tokens=200)
+                iterator = task.get_batch_iterator(task.dataset(split), 200, **OF_TRAINER[split])
             batches = iterator.frozen_batches
         pairs = task.dataset(split).dataset
         sides = pairs.src_sizes, pairs.tgt_sizes
@@ -97,4 +111,5 @@ def test_real_tokens_and_sentences_exclude_each_other(toy_data_bin):
     task = tasks.setup_task(toy_config(toy_data_bin, "--real-tokens", "20").task)
     task.load_dataset("train")
     with pytest.raises(UserError, match="--real-tokens 20 with --batch-size 4: give one of the"):
-        task.get_batch_iterator(task.dataset("train"), 100, max_sentences=4)
+        task.get_batch_iterator(task.dataset("train"), max_sentences=4, **OF_TRAINER["train"])
+    assert task.get_batch_iterator(task.dataset("train"), max_sentences=4)  # as fairseq-validate

@@ -51,6 +51,7 @@ class VaswaniTranslationConfig(TranslationConfig):
         "source and target averaged, padding left out (the paper: 25,000 an update, so 3125 with 8 "
         "batches to an update); 0 leaves --max-tokens as it is",
     )
+    upsample_primary: int = option(1, "how often an epoch has the first of several training sets")
     eval_bleu_sentences: int = option(
         0, "with --eval-bleu: translate so many sentences of the validation set (0: all of it)"
     )
@@ -88,7 +89,7 @@ class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, T
     def get_batch_iterator(self, dataset, max_tokens=None, *args, **kwargs) -> EpochBatchIterating:
         """Batches of a data set; those of the training set hold --real-tokens, or a `UserError`."""
         make_batches = super().get_batch_iterator
-        is_training = dataset is self.datasets.get(self.cfg.train_subset)
+        is_training = "grouped_shuffling" in kwargs  # the trainer gives it, for no other set
         # Each epoch asks again, and fairseq keeps the batches.
         if not is_training or dataset.dataset.tgt is None or dataset in self.dataset_to_epoch_iter:
             return make_batches(dataset, max_tokens, *args, **kwargs)
