@@ -30,6 +30,7 @@ def model():
         ({"sampling": True, "sampling_topp": 0.0}, "sampling_topp is 0.0; it must be above 0"),
         ({"lenpen": 1000.0}, "lenpen is 1000.0; it must be from -10 to 10"),
         ({"beam": 0}, "beam is 0; it must be at least 1"),
+        ({"min_len": 8, "max_len_a": 0, "max_len_b": 2}, "--min-len 8 is above --max-len-b 2"),
         ({"sampling_topk": 3}, "top-k and top-p go with sampling"),
         ({"sampling": True, "sampling_topk": 3, "sampling_topp": 0.5}, "top-k or top-p.*drop one"),
         ({"sampling": True, "diverse_beam_groups": 1}, "and no diverse groups; drop one"),

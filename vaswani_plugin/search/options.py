@@ -66,6 +66,8 @@ class SearchOptions:
         truncations = sum(most > 0 for most in (self.sampling_topk, self.sampling_topp))
         if truncations and not self.sampling:
             raise UserError("top-k and top-p go with sampling")
+        if self.max_len_a == 0 and self.min_len > self.max_len_b:
+            raise UserError(f"--min-len {self.min_len} is above --max-len-b {self.max_len_b}")
         if self.sampling and (truncations > 1 or self.diverse_beam_groups > 0):
             raise UserError("sampling takes top-k or top-p, and no diverse groups; drop one")
         if self.diverse_beam_groups > 0 and self.beam % self.diverse_beam_groups:
