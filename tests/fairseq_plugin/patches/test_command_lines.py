@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -133,6 +134,22 @@ def test_help_lists_the_flags_of_the_named_model_and_its_task(flags, listed, abs
     assert exit.value.code == 0 and flags >= set(listed) and absent not in flags
     with pytest.raises(ValueError, match="--arch: give"):
         options.parse_args_and_arch(options.get_training_parser(), ["DATA", "--nope"])
+    with pytest.raises(ValueError, match="--num-batch-buckets is for TPUs"):
+        parsed("--arch", "vaswani_debug", "--num-batch-buckets", "4")
+
+
+def test_unknown_words_are_those_of_the_source(
+    run_fairseq, toy_data_bin, stock_checkpoint, tmp_path
+):
+    for side in ("src", "tgt"):
+        shutil.copy(toy_data_bin / f"dict.{side}.txt", tmp_path)
+        (tmp_path / f"test.src-tgt.{side}").write_text("cat cat\n")
+    (tmp_path / "words").write_text("cat Katze\n")
+    flags = ("--task", "vaswani_translation", "--path", stock_checkpoint, "--unkpen", -99, "--cpu")
+    flags += ("--dataset-impl", "raw", "--replace-unk", tmp_path / "words")
+    for more in ((), ("--print-alignment",)):
+        run = run_fairseq("generate", tmp_path, *flags, *more)
+        assert {*re.search(r"H-0\t\S+\t(.*)", run.stdout)[1].split()} == {"Katze"}, run.stderr
 
 
 def test_languages_of_a_tokenizer_are_the_datas(toy_data_bin):

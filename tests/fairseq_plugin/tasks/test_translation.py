@@ -14,6 +14,7 @@ from fairseq.logging import metrics
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.sequence_scorer import SequenceScorer
 from fairseq_flags import generation_config, training_config
+from foreign_models import make_lstm
 from model_factory import make_dictionary
 from omegaconf import OmegaConf
 from sacrebleu.metrics import BLEU, CHRF
@@ -101,7 +102,6 @@ def test_the_flag_chooses_the_rules_of_our_search(model, penalty, rules):
     ("penalty", "options", "expected", "named"),
     [
         ("paper", {"constraints": "ordered"}, SequenceGenerator, "--constraints"),
-        ("fairseq", {"diverse_beam_groups": 2}, SequenceGenerator, "--diverse-beam-groups"),
         ("paper", {"diversity_rate": 0.5}, SequenceGenerator, "--diversity-rate"),
         (
             "fairseq",
@@ -124,6 +124,15 @@ def test_the_rest_is_fairseqs_and_the_log_says_so(model, caplog, penalty, option
     lines = [record.getMessage() for record in caplog.records if "decodes" in record.getMessage()]
     assert len(lines) == (named is not None)
     assert named is None or lines[0].startswith(f"{named}")
+
+
+def test_alignments_without_attention_and_groups_beyond_our_search_are_refused(model):
+    task = make_translation_task(SYMBOLS, length_penalty="fairseq")
+    with pytest.raises(UserError, match="--diverse-beam-groups can't go with --length-penalty"):
+        task.build_generator([model], argparse.Namespace(diverse_beam_groups=2))
+    unattentive = make_lstm(task, decoder_attention="0")
+    with pytest.raises(UserError, match="--print-alignment, --replace-unk: a model without att"):
+        task.build_generator([unattentive], argparse.Namespace(replace_unk=""))
 
 
 @pytest.mark.parametrize("kind", ["hard", "soft"])

@@ -31,6 +31,7 @@ PATCHES = (
     command_lines.print_users_errors_in_one_line,
     command_lines.silence_known_warnings,
     command_lines.return_log_to_generate,
+    command_lines.replace_unknown_words_of_pairs,
     command_lines.complete_command_lines,
     data.restore_removed_numpy_name,
     data.keep_last_batch,

@@ -12,7 +12,7 @@ from typing import Any
 
 import fairseq
 import torch
-from fairseq import options
+from fairseq import options, utils
 from fairseq.data.data_utils import infer_language_pair
 from fairseq.models import ARCH_MODEL_REGISTRY
 from hydra.errors import HydraException
@@ -130,6 +130,20 @@ def return_log_to_generate() -> None:
         logging.getLogger().handlers.clear()
 
 
+def replace_unknown_words_of_pairs() -> None:
+    """``--replace-unk`` fails with "list indices must be integers or slices, not tuple".
+
+    It takes pairs of a source and a target word for a list of source words.
+    """
+
+    @patch(utils, "replace_unk")
+    def replace_unk(original: Callable, hypothesis: str, source: str, pairs: list, *rest) -> str:
+        if pairs and len(pairs) != len(hypothesis.split()):
+            raise UserError("--replace-unk takes whole words: drop --remove-bpe")
+        sources = {target: word for word, target in pairs} or [-1] * len(hypothesis.split())
+        return original(hypothesis, source, sources, *rest)
+
+
 def complete_command_lines() -> None:
     """``--arch vaswani_base --real-tokens 3125`` has "unrecognized arguments"; ``--bf16`` fails.
 
@@ -173,6 +187,8 @@ def complete_command_lines() -> None:
             flags.source_lang, flags.target_lang = infer_language_pair(flags.data.split(":")[0])
             if flags.source_lang is None:
                 raise UserError("--tokenizer moses: give --source-lang and --target-lang")
+        if getattr(flags, "num_batch_buckets", 0):
+            raise UserError("--num-batch-buckets is for TPUs, which need compiled code; drop it")
         if getattr(flags, "bf16", False) and "--tpu" not in arguments:
             flags.tpu = False
         return parsed

@@ -22,6 +22,10 @@ TOLERANCE = 0.005
 class KnownLengths(BaseWrapperDataset):
     """fairseq's pairs; a batch also has `known_lengths` (B,): the sources', in host memory."""
 
+    def __init__(self, dataset: Any) -> None:
+        super().__init__(dataset)
+        self.src, self.tgt = dataset.src, dataset.tgt  # whose text --replace-unk reads
+
     def collater(self, samples: list[dict], *args: Any, **kwargs: Any) -> dict[str, Any]:
         """fairseq's batch, and the lengths."""
         batch = self.dataset.collater(samples, *args, **kwargs)

@@ -91,7 +91,7 @@ class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, T
         make_batches = super().get_batch_iterator
         is_training = "grouped_shuffling" in kwargs  # the trainer gives it, for no other set
         # Each epoch asks again, and fairseq keeps the batches.
-        if not is_training or dataset.dataset.tgt is None or dataset in self.dataset_to_epoch_iter:
+        if not is_training or dataset.tgt is None or dataset in self.dataset_to_epoch_iter:
             return make_batches(dataset, max_tokens, *args, **kwargs)
         indices = _common.indices_in_training(dataset, kwargs.get("max_positions"))
         if self.cfg.real_tokens and len(indices):
@@ -174,15 +174,21 @@ class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, T
         """
         args = self.complete_decoding(args)
         extra = dict(extra_gen_cls_kwargs or {})
+        if getattr(args, "replace_unk", None) is not None:
+            args.print_alignment = "hard"
         # models return their attention in incremental decoding, or save the work
         for decoder in (model.decoder for model in models if hasattr(model, "decoder")):
             for name in ("alignment_wanted", "need_attn"):
                 if hasattr(decoder, name):
                     setattr(decoder, name, bool(getattr(args, "print_alignment", None)))
+            if getattr(args, "print_alignment", None) and getattr(decoder, "attention", 1) is None:
+                raise UserError("--print-alignment, --replace-unk: a model without attention")
         if seq_gen_cls is None and not getattr(args, "score_reference", False):
             reason = self._unsupported_option(models, args, extra)
             if reason is None:
                 return self._our_generator(models, args, extra, **choose)
+            if getattr(args, "diverse_beam_groups", 0) > 0:  # fairseq's search of them fails
+                raise UserError(f"--diverse-beam-groups can't go with {reason}; drop one")
             logger.warning(f"{reason}: fairseq's own generator decodes, with its length penalty")
         return super().build_generator(models, args, seq_gen_cls, extra, **choose)
 
@@ -220,7 +226,7 @@ class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, T
             if getattr(args, name, unused) not in (unused, None):
                 return flag(name)
         if self.cfg.length_penalty == "fairseq" and getattr(args, "diverse_beam_groups", 0) > 0:
-            return "--diverse-beam-groups with --length-penalty fairseq"
+            return "--length-penalty fairseq"
         return None
 
 
