@@ -97,16 +97,14 @@ def test_each_token_is_scored_once_with_its_context(data, checkpoint, flags, blo
     assert abs(elsewhere - expected) > 1e-4  # the windows matter here
 
 
-UNSCORED = {"33 --context-window 5": "32 positions, would not be scored: --tokens-per-sample is"}
-UNSCORED |= {"": UNSCORED["33 --context-window 5"]}
-UNSCORED |= {"9 --context-window 9": "--context-window must be below --tokens-per-sample"}
-UNSCORED |= {"9 --context-window 3 --num-shards 2": "reads the whole text: drop --num-shards"}
+UNSCORED = ["", "33 --context-window 5", "9 --context-window 9"]
 
 
-@pytest.mark.parametrize("flags", UNSCORED)
+@pytest.mark.parametrize("flags", [*UNSCORED, "9 --context-window 3 --num-shards 2"])
 def test_what_would_not_be_scored_is_an_error(data, checkpoint, flags):
     """fairseq says "Perplexity: 1.00" where no sample fits, and IndexError for the third."""
-    with pytest.raises(UserError, match=UNSCORED[flags]):
+    message = "positions, would not be scored: --tokens-per-samp|must be below --tokens-per-samp"
+    with pytest.raises(UserError, match=f"{message}|reads the whole text: drop --num-shards"):
         evaluate(data, checkpoint, *(f"--tokens-per-sample {flags}".split() if flags else []))
 
 
@@ -164,10 +162,7 @@ def test_loss_and_evaluation_are_over_the_summaries_alone(summaries, tmp_path):
 )
 def test_a_loss_that_begins_nowhere_is_refused(summaries, flags, message):
     with pytest.raises(UserError, match=message):
-        task = make_summary_task(summaries, *flags)
-        task.load_dataset("train")
-        dataset = task.dataset("train")
-        dataset.collater([dataset[number] for number in range(len(SUMMARIES))])
+        make_summary_task(summaries, *flags).load_dataset("train")
 
 
 def test_training_writes_what_evaluation_reads(data, tmp_path, caplog):

@@ -19,7 +19,11 @@ class LossAfterDataset(BaseWrapperDataset):
 
     def __init__(self, dataset, symbol: str, dictionary: Dictionary) -> None:
         super().__init__(dataset)
-        self.name, self.symbol, self.pad = symbol, dictionary.index(symbol), dictionary.pad()
+        self.symbol, self.pad = dictionary.index(symbol), dictionary.pad()
+        for number in range(len(dataset)):  # now, not when the batch comes
+            if not dataset[number]["target"].eq(self.symbol).any():
+                where = f"sentence {number + 1} holds no {symbol}"
+                raise UserError(f"{where}; --loss-after needs one a line")
 
     def collater(self, samples: list[dict]) -> dict:
         """fairseq's batch, with padding in place of the targets up to the symbol.
@@ -29,13 +33,7 @@ class LossAfterDataset(BaseWrapperDataset):
         batch = self.dataset.collater(samples)
         if not batch:
             return batch
-        starts = []
-        for sample in samples:
-            places = sample["target"].eq(self.symbol).nonzero()
-            if not len(places):
-                where = f"sentence {sample['id'] + 1}"
-                raise UserError(f"{where} holds no {self.name}; --loss-after needs one a line")
-            starts.append(int(places[0]) + 1)
+        starts = [int(each["target"].eq(self.symbol).nonzero()[0]) + 1 for each in samples]
         target = batch["target"]
         places = torch.arange(target.size(1), device=target.device)
         before = places < torch.tensor(starts, device=target.device)[:, None]
@@ -79,10 +77,9 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, DictionaryDigests, LanguageMode
             self.datasets[split] = LossAfterDataset(self.datasets[split], after, self.dictionary)
 
     def eval_lm_dataloader(self, dataset, *, max_positions, context_window, num_workers, **kwargs):
-        """The batches of `fairseq-eval-lm`, all of them.
+        """All batches of `fairseq-eval-lm`; a `UserError` where fairseq would skip a sample.
 
-        Refuses samples of more tokens than the model has positions: fairseq would skip them; if it
-        skips all, it reports "Perplexity: 1.00".
+        If it skips all, it reports "Perplexity: 1.00".
         """
         if context_window > 0 and self.args.loss_after is not None:  # it would score padding
             raise UserError("--context-window and --loss-after exclude each other; drop one")
