@@ -118,12 +118,3 @@ def test_sentences_that_are_too_long_for_the_model(run_fairseq, toy_data_bin, tm
     line = one_line(run_fairseq("train", toy_data_bin, *flags))
     assert "Size of sample" in line and "max_positions=(4, " in line
     assert "--skip-invalid-size-inputs-valid-test" in line
-
-
-def test_a_defect_is_shown_in_full(run_fairseq, toy_data_bin, tmp_path):
-    """The opposite: what is no mistake of the user's, or is asked for, keeps its traceback."""
-    arguments = ["train", toy_data_bin, *TINY, "--heads", 3, "--save-dir", tmp_path / "save"]
-    assert "--heads 3 does not divide" in one_line(run_fairseq(*arguments))
-    asked = run_fairseq(*arguments, VASWANI_TRACEBACK="1")
-    assert asked.returncode != 0 and asked.stderr.startswith("Traceback")
-    assert "UserError: --heads 3 does not" in asked.stderr.splitlines()[-1]

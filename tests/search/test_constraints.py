@@ -51,24 +51,6 @@ def test_a_prefix_that_holds_the_end_is_the_output():
     assert [t for t, _ in setup.outputs_of(found[2])] == [t for t, _ in setup.outputs_of(alone)]
 
 
-@pytest.mark.parametrize("options", [{}, {"diverse_beam_groups": 2}, {"sampling": True}], ids=str)
-def test_a_function_sees_what_each_hypothesis_has_so_far(options):
-    """Ascending words, by `prefix_allowed_tokens_fn`; a sentence's number is the batch's."""
-    lasts = [4, 15, 8]
-
-    def ascending(sentence, tokens):
-        latest = tokens[-1].item() if len(tokens) > 1 else 3
-        return [setup.EOS, *range(latest + 1, lasts[sentence] + 1)]
-
-    model = setup.make_peaked_model(SYMBOLS)
-    found = search(model, prefix_allowed_tokens_fn=ascending, lenpen=3.0, **options)
-    for last, hypotheses in zip(lasts, found, strict=True):
-        for tokens, score in setup.outputs_of(hypotheses):
-            words = tokens[:-1]
-            assert list(words) == sorted(set(words)) and math.isfinite(score)
-            assert max(words, default=last) <= last
-
-
 def test_a_prefix_may_repeat_words():
     prefix = torch.tensor([[6, 6], [7, setup.PAD], [setup.PAD, setup.PAD]])
     options = {"no_repeat_ngram_size": 1, "max_len_b": 5}

@@ -1,9 +1,8 @@
 """The recurrent and one-layer models as fairseq models.
 
 In `vaswani_seq2seq_lstm` (Sutskever et al. 2014) the decoder gets only the encoder's final states.
-As in that paper the source is read backwards, so that its first words are near the first words of
-the translation. (Its end-of-sentence token is then read first; the decoder's input begins with one,
-too.) `vaswani_attention_lstm` has a stacked bidirectional encoder and a decoder with attention.
+As there the source is read backwards: its first words are near the translation's first words.
+`vaswani_attention_lstm` has a stacked bidirectional encoder and a decoder with attention.
 
 Axes: B batch, S source length, T target length, D d_model, N layers, V vocabulary.
 """

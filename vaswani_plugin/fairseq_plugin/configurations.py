@@ -1,7 +1,4 @@
-"""The configurations of `model/configuration.py` as fairseq's dataclasses, which become flags.
-
-fairseq's parser wants its own base class, its own type of choices, and `Optional`.
-"""
+"""`model/configuration.py` as fairseq's dataclasses, whose choices are its own, for its parser."""
 
 import enum
 import math

@@ -1,7 +1,6 @@
 """Our search as fairseq's sequence generator, over any encoder-decoder of fairseq's.
 
-Models of this plugin decode with packed weights. Others decode with their own `forward` and, if
-their decoder is incremental, its `incremental_state`.
+Models of this plugin decode with packed weights, others with their own `forward`.
 
 Axes: B sentences, S source length, W beams, R = B W rows, T target length.
 """

@@ -1,7 +1,4 @@
-"""Adam and the learning rate of section 5.3, and the rate of Sutskever et al. (2014).
-
-PyTorch's fused AdamW as fairseq's optimizer; the rates as fairseq's schedulers.
-"""
+"""Adam and the learning rate of section 5.3, and Sutskever et al.'s (2014), for fairseq."""
 
 import ast
 import logging
@@ -163,19 +160,15 @@ class HalvingSchedule(FairseqLRScheduler):
     def step_update(self, num_updates: int) -> float:
         """Set and return the learning rate of the update after `num_updates` finished ones."""
         self.num_updates = num_updates
-        passed = self.epochs_passed() - self.cfg.constant_epochs + 1e-9  # of rounding
+        passed = -self.cfg.constant_epochs + 1e-9  # of rounding
+        if self.updates_before_epoch:  # finished epochs, and the finished part of this one
+            updates_per_epoch = self.updates_before_epoch / (self.epoch - 1)
+            of_this_epoch = (num_updates - self.updates_before_epoch) / updates_per_epoch
+            passed += self.epoch - 1 + min(of_this_epoch, 1.0)
         halvings = 0 if passed < 0 else 1 + math.floor(passed / self.cfg.halving_epochs)
         rate = self.cfg.lr[0] * 0.5**halvings
         self.optimizer.set_lr(rate)
         return rate
-
-    def epochs_passed(self) -> float:
-        """Return the finished epochs and the finished part of this one; 0 in the first epoch."""
-        if not self.updates_before_epoch:
-            return 0.0
-        updates_per_epoch = self.updates_before_epoch / (self.epoch - 1)
-        of_this_epoch = (self.num_updates - self.updates_before_epoch) / updates_per_epoch
-        return self.epoch - 1 + min(of_this_epoch, 1.0)
 
     def state_dict(self) -> dict:
         """Return what a checkpoint keeps: also where the epoch began."""

@@ -1,9 +1,8 @@
 """A signal makes the training save and exit with its own exit code; later it resumes.
 
-These are Ctrl-C (SIGINT), a closed terminal (SIGHUP), and SIGTERM and SIGUSR1, which schedulers
-send before they take a machine away. The training finishes the current update and saves a
-checkpoint. Then it exits before the next update: a validation that has begun, or is due, is
-finished and saved as usual. A second Ctrl-C ends it at once.
+These are Ctrl-C (SIGINT), a closed terminal (SIGHUP), and schedulers' SIGTERM and SIGUSR1. The
+current update is finished and saved; a validation that has begun, or is due, too. A second Ctrl-C
+ends the training at once.
 """
 
 import logging
@@ -110,8 +109,7 @@ def _on_signal(number: int, frame: Any) -> None:
 def _accept_only_signals_of_parent() -> None:
     """In a new data-loader worker: ignore signals unless the parent process sends them.
 
-    A scheduler signals the whole process group. Without its data-loader workers the training would
-    fail before it could save.
+    A scheduler signals the whole group; without its loaders the training could not save.
     """
 
     def wait() -> None:

@@ -79,10 +79,9 @@ class VaswaniTrainer(Trainer):
     ) -> dict[str, Any] | None:
         """Lock the folder and load; see fairseq's method.
 
-        With fairseq's default --restore-file, the newest good checkpoint replaces a `filename`
-        that is damaged or missing. Without an optimizer's state the update number is that of the
-        checkpoint; fairseq would begin with 0. A training that has done all its updates ends after
-        loading; fairseq would do one more. A `UserError` if the folder is in use or has come
+        With fairseq's default --restore-file, the newest good checkpoint replaces a damaged or
+        missing one. Without an optimizer's state the update number is the checkpoint's, not 0. A
+        complete training ends after loading. A `UserError` if the folder is in use or has come
         further than `filename`, no checkpoint can be used, or its schedule or dictionaries differ.
         """
         options, file = self.cfg.checkpoint, Path(filename)

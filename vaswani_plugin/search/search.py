@@ -1,10 +1,9 @@
 """Beam search (section 6.1): options in, the hypotheses of a batch out; threads share the batch.
 
-Threads inside an operation wait for each other at its end; threads with their own sentences don't.
-(`vaswani_tiny`, 1,000 sentences, AVX2: 6.6 s with two such threads, 7.3 s with two threads inside
-the operations, 11.3 s with one.) The beams of a sentence form groups, each with its own finished
-hypotheses: one group of W beams for beam search, G groups of W/G for diverse beams, W groups of one
-for samples. One group of one sentence is called a search.
+Threads inside an operation wait for each other at its end; threads with their own sentences don't
+(`vaswani_tiny`, AVX2: 6.6 s with two such threads, 7.3 s inside, 11.3 s with one). The beams of a
+sentence form groups, each with its own finished hypotheses: one group of W beams for beam search, G
+groups of W/G for diverse beams, W of one for samples. One group of a sentence is called a search.
 
 Axes: B unfinished sentences, G groups, w = W/G beams of each, C candidates of each, V vocabulary;
 b some of the sentences, S source length, T tokens so far.
@@ -43,9 +42,8 @@ STEPS_BETWEEN_CHECKS = 4
 """On a GPU, steps between two checks of how many sentences are done and whether scores are numbers.
 Only these checks wait for the GPU between the start of a batch and its results."""
 WORTH_THREADS = 2**25
-"""Multiply-adds of a step from which PyTorch's threads gain inside its operations; with fewer, they
-wait for each other, and for the scheduler. (One sentence, beam 4, two threads over one, AMD with
-AVX2: `vaswani_tiny` 1.0 times as fast, base 1.5 times; beside a busy process tiny 0.02 times.)"""
+"""Multiply-adds of a step from which PyTorch's threads gain inside its operations. (One sentence,
+two threads: `vaswani_tiny` 1.0 times as fast, base 1.5; beside a busy process tiny 0.02 times.)"""
 LEAST_SHARE, MOST_SHARES = 8, 4
 """Fewest sentences of a thread, and most threads; only two were measured."""
 

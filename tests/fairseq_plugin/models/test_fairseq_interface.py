@@ -122,17 +122,6 @@ def without_inductor(monkeypatch):
     torch.compiler.reset()
 
 
-@pytest.mark.slow
-def test_compiled_layers_of_both_stacks(task, batch, without_inductor):
-    """In training alone: evaluation meets too many lengths."""
-    plain, model = (make_model(task, compile=on) for on in (False, True))
-    assert_same(train_once(model, batch), train_once(plain, batch), atol=1e-5, rtol=1e-4)
-    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
-    with torch.no_grad():
-        assert model.eval()(**batch)[0].equal(plain.eval()(**batch)[0])
-    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs > 1
-
-
 def test_compiled_layers_give_the_same_gradients_and_other_shapes_compile_nothing_again(
     task, batch, without_inductor
 ):
@@ -149,4 +138,6 @@ def test_compiled_layers_give_the_same_gradients_and_other_shapes_compile_nothin
         train_once(model, random_batch(task, lengths))
     assert compiled["unique_graphs"] == graphs
     train_once(model, random_batch(task, LENGTHS))
+    with torch.no_grad():  # evaluation meets too many lengths
+        assert model.eval()(**batch)[0].equal(plain.eval()(**batch)[0])
     assert compiled["unique_graphs"] == graphs

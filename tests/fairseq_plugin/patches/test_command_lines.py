@@ -138,9 +138,7 @@ def test_help_lists_the_flags_of_the_named_model_and_its_task(flags, listed, abs
         parsed("--arch", "vaswani_debug", "--num-batch-buckets", "4")
 
 
-def test_unknown_words_are_those_of_the_source(
-    run_fairseq, toy_data_bin, stock_checkpoint, tmp_path
-):
+def test_unknown_words_are_replaced(run_fairseq, toy_data_bin, stock_checkpoint, tmp_path):
     for side in ("src", "tgt"):
         shutil.copy(toy_data_bin / f"dict.{side}.txt", tmp_path)
         (tmp_path / f"test.src-tgt.{side}").write_text("cat cat\n")

@@ -31,7 +31,6 @@ from vaswani_plugin.fairseq_plugin.tasks.translation import (
     VaswaniTranslationConfig,
     VaswaniTranslationTask,
 )
-from vaswani_plugin.search.hypotheses import FairseqRules, PaperRules
 
 SYMBOLS = 20
 
@@ -88,14 +87,6 @@ def test_the_hub_translates_as_the_paper_does(tmp_path):
     assert [*map(settings, seen)] == [(3, 0.6, 0.0, 50), (5, 1.0, 0.0, 200)]
     with pytest.raises(UserError, match="--retain-dropout: only fairseq's own models do"):
         VaswaniTransformer.from_pretrained(str(tmp_path), "one.pt", retain_dropout=True)
-
-
-@pytest.mark.parametrize(("penalty", "rules"), [("paper", PaperRules), ("fairseq", FairseqRules)])
-def test_the_flag_chooses_the_rules_of_our_search(model, penalty, rules):
-    task = make_translation_task(SYMBOLS, length_penalty=penalty)
-    for options in ({}, {"print_alignment": "hard"}, {"sampling": True}):
-        generator = task.build_generator([model], argparse.Namespace(**options))
-        assert type(generator) is BeamSearchGenerator and type(generator.rules) is rules
 
 
 @pytest.mark.parametrize(
@@ -167,11 +158,6 @@ def test_decoding_of_trees_is_the_papers_unless_told():
     for args in (generation, argparse.Namespace()):
         options = task.build_generator([model], args).options
         assert (options.beam, options.lenpen, options.max_len_b) == (21, 0.3, 300)
-    flags = ("--beam", "5", "--lenpen", "1", "--max-len-b", "200")
-    cfg = generation_config("--task", "vaswani_parsing", *flags)
-    task.cfg.decoding_is_complete = cfg.task.decoding_is_complete  # as fairseq-generate makes it
-    options = task.build_generator([model], cfg.generation).options
-    assert (options.beam, options.lenpen, options.max_len_b) == (5, 1, 200)
 
 
 def test_the_next_word_through_fairseqs_parser(tmp_path):

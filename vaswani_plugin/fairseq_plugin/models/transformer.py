@@ -73,10 +73,9 @@ class VaswaniDecoder(Decoder, _common.CausalDecoder):
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """Predict each next token of the target shifted right (B, T).
 
-        With the cache `incremental_state` only positions not yet in it are computed. The layer of
-        which `attn` is the cross-attention is `alignment_layer`, or the last. `src_lengths` are not
-        needed. Returns logits (B, T', V), or features (B, T', D), of the T' computed positions; and
-        a dictionary of `attn` [(B, T', S)], or [None] if only features were requested.
+        With the cache `incremental_state` only the T' positions not yet in it are computed. Returns
+        logits (B, T', V), or features (B, T', D), and a dictionary of `attn` [(B, T', S)], of the
+        layer `alignment_layer` or the last, or [None] if only features were requested.
         """
         wants_alignment = not features_only or alignment_layer is not None
         if incremental_state is not None:

@@ -7,8 +7,7 @@ docstrings. All were seen in fairseq-fixed 0.12.3.1. Applying a patch twice chan
 
 import logging
 
-# When fairseq is imported, it logs that tensorboardX is missing, which nothing here uses. This
-# silences the line if fairseq is imported here first (the `vaswani` command).
+# fairseq logs that tensorboardX is missing, which nothing here uses (in the `vaswani` command).
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
 import fairseq

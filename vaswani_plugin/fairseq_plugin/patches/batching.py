@@ -1,7 +1,4 @@
-"""What fairseq's batches need of its compiled extensions, in NumPy; this file imports nothing else.
-
-They are `data_utils_fast`, without batches of fixed shapes, and `token_block_utils_fast`.
-"""
+"""fairseq's `data_utils_fast`, without batches of fixed shapes, and `token_block_utils_fast`."""
 
 import sys
 from collections.abc import Callable

@@ -17,9 +17,8 @@ from vaswani_plugin.inference.checkpoints import HARMLESS_GLOBALS, damage, why_u
 def allow_harmless_globals() -> None:
     """fairseq's own checkpoints no longer load.
 
-    Since PyTorch 2.6, ``torch.load`` unpickles tensors and plain containers only
-    (``weights_only``). This stays on, because a checkpoint may come from anyone. The patch allows
-    only classes that hold data and run no code when they are built.
+    Since PyTorch 2.6 ``weights_only`` unpickles tensors and plain containers. It stays on, as a
+    checkpoint may come from anyone; allowed are classes that hold data and run no code.
 
     Upstream: #5610.
     """
@@ -29,8 +28,7 @@ def allow_harmless_globals() -> None:
 def refuse_unusable_checkpoints() -> None:
     """A flipped bit changes a weight; what is no checkpoint fails without the file's name.
 
-    PyTorch does not verify the checksums that it wrote. A file that would run code is refused, and
-    the message names what it would call.
+    PyTorch does not verify its checksums. Of a file that would run code the message names what.
 
     Upstream: #5610.
     """
@@ -53,8 +51,7 @@ def refuse_unusable_checkpoints() -> None:
 def save_in_one_try() -> None:
     """After a disk that was full for a second, a checkpoint can't be read.
 
-    fairseq tries again, and appends to the file of the failed try. Now the first failure ends the
-    training, and earlier checkpoints are whole.
+    fairseq tries again, appending to the failed file. Now the first failure ends the training.
     """
 
     @patch(checkpoint_utils, "_torch_persistent_save")
@@ -97,8 +94,7 @@ def save_shared_weights_once() -> None:
 def keep_the_checkpoints_that_were_asked_for() -> None:
     """With ``--save-interval-updates 7`` and epochs of 7 updates no interval's checkpoint is kept.
 
-    At an epoch's end fairseq saves the epoch's checkpoint only, even with
-    ``--no-epoch-checkpoints``: an average of the last five takes older ones. And
+    At an epoch's end fairseq saves the epoch's only, even with ``--no-epoch-checkpoints``. And
     ``--keep-best-checkpoints 3`` keeps one if the first validation is the best: fairseq compares
     with the worst file that is kept, even if there are fewer than wanted.
     """

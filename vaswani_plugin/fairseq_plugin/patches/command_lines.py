@@ -122,8 +122,7 @@ def silence_known_warnings() -> None:
 def return_log_to_generate() -> None:
     """fairseq-generate's output lacks its log, which has every library's DEBUG lines.
 
-    One of fairseq's models configures the root logger before this command does, which has then no
-    effect. The log tells `vaswani bleu` how many sentences there are.
+    A model of fairseq's sets up the root logger first. `vaswani bleu` counts sentences by the log.
     """
     program = Path(sys.argv[0])
     if is_fairseq_command(sys.argv[0]) and program.stem.endswith("generate"):
@@ -147,10 +146,9 @@ def replace_unknown_words_of_pairs() -> None:
 def complete_command_lines() -> None:
     """``--arch vaswani_base --real-tokens 3125`` has "unrecognized arguments"; ``--bf16`` fails.
 
-    fairseq-train's default is fairseq's own translation task. Now it is the task of the
-    architecture, and the limit of the gradient's norm is the model's. ``--arch vaswani_base
-    --help`` lists the flags of the model and its task. fairseq-eval-lm's default is our task, too:
-    fairseq's leaves out long samples, maybe all, without an error.
+    fairseq-train's default is fairseq's translation. Now it is the architecture's task, the limit
+    of the gradient's norm the model's, and ``--help`` lists the flags of both. fairseq-eval-lm's
+    default is our task, too: fairseq's leaves out long samples, maybe all, without an error.
 
     With ``--bf16`` fairseq assumes a TPU. fairseq-validate without ``--task`` ends in "KeyError:
     None", although it takes the task from the checkpoint; ``--tokenizer moses`` without languages

@@ -31,9 +31,8 @@ def restore_removed_numpy_name() -> None:
 def keep_last_batch() -> None:
     """Sentences are lost: fairseq-generate translates 56 of 60.
 
-    ``batch_by_size`` drops the last batch if its size is no multiple of
-    ``--required-batch-size-multiple`` (default 8); training and validation lose sentences too.
-    fairseq 0.12.2 kept them. An empty set raises ``IndexError``.
+    ``batch_by_size`` drops the last batch if its size is no multiple of the default 8 of
+    ``--required-batch-size-multiple``, in training, too. An empty set raises ``IndexError``.
     """
 
     @patch(data_utils, "batch_by_size")
@@ -54,9 +53,8 @@ def keep_last_batch() -> None:
 def rebuild_the_same_batches() -> None:
     """A run resumed in epoch 2 or later trains on other batches than an uninterrupted one.
 
-    fairseq makes batches once, with ``seed + epoch`` of the epoch in which the *process* starts,
-    and keeps them for all later epochs. Now each process makes the batches of epoch 1, unless they
-    are made anew in each epoch.
+    fairseq makes them once, by the epoch in which the *process* starts. Now each process makes
+    those of epoch 1, unless they are made anew in each epoch.
     """
 
     @patch(fairseq_task.FairseqTask, "get_batch_iterator")

@@ -28,8 +28,7 @@ TORCHRUN_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
 def join_torchrun() -> None:
     """``torchrun fairseq-train --cpu`` starts independent trainings into one folder.
 
-    fairseq ignores torchrun's variables if ``--distributed-world-size`` is 1, its default with one
-    GPU or none, and divides by the number of GPUs otherwise.
+    fairseq ignores torchrun's variables with a single GPU or none, and else divides by the GPUs.
 
     Upstream: #2879.
     """
@@ -55,8 +54,7 @@ def is_under_torchrun() -> bool:
 def start_workers() -> None:
     """``--distributed-world-size 2`` trains nothing on a CPU, with exit code 0.
 
-    fairseq starts one worker per GPU, so none on a CPU. Now it starts them there, too, with gloo in
-    place of nccl. The exit code is that of a worker that ends early, and a mistake is one line.
+    fairseq starts one a GPU. Now they start on a CPU, too, with gloo; the exit code is a worker's.
 
     Upstream: #2879.
     """

@@ -25,9 +25,8 @@ WORKERS, BATCHES = "num_shards", "batches"
 def resume_epoch_with_other_batches() -> None:
     """With another number of workers or other batches, a resumed epoch continues elsewhere.
 
-    A checkpoint keeps the number of batches that each worker has finished, but not the number of
-    workers: half an epoch of two workers is read as a quarter by one. Now it is converted; if it is
-    no multiple of the workers, the last few batches are repeated.
+    A checkpoint lacks the number of workers: half an epoch of two is read as a quarter by one. Now
+    it is converted; if it is no multiple of the workers, the last few batches are repeated.
 
     With another ``--max-tokens``, ``--batch-size`` or ``--seed`` the number means other sentences:
     some come twice and others never. Now the epoch begins anew.
@@ -83,8 +82,7 @@ def _digest(iterator: EpochBatchIterator) -> str:
 def restart_stopwatches_on_resume() -> None:
     """A resumed training logs `wall` 0, however long it takes.
 
-    The stopwatches are loaded with the checkpoint, which stops them. A recipe's result.json adds
-    up `wall` over all starts.
+    The checkpoint's stopwatches stand still. A recipe's result.json adds `wall` of all starts.
     """
 
     @patch(meters.StopwatchMeter, "load_state_dict")

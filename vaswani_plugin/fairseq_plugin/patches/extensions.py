@@ -1,8 +1,4 @@
-"""fairseq's compiled extensions, in Python and NumPy, where fairseq was installed without them.
-
-Building them takes a C++ compiler and some minutes. What training and translating use of them is in
-`batching.py`, and here the n-gram counts of `fairseq.libbleu`.
-"""
+"""Where fairseq has no compiled extensions: those in `batching.py`, and `fairseq.libbleu` here."""
 
 import sys
 from collections import Counter

@@ -13,8 +13,7 @@ from vaswani_plugin.fairseq_plugin.patches._patching import patch
 def unscale_gradients_once() -> None:
     """With ``--amp`` on a GPU the updates shrink as the loss scale grows.
 
-    fairseq lets the scaler unscale the gradients of PyTorch's optimizer, and step its own wrapper
-    of it. The scaler takes these for two optimizers, and divides by the scale twice.
+    The scaler takes PyTorch's optimizer and fairseq's wrapper for two, and divides twice.
     """
 
     @patch(AMPOptimizer, "step")

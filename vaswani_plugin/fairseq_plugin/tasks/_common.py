@@ -55,9 +55,8 @@ def fitting_max_tokens(
 ) -> int:
     """The --max-tokens, at most `most`, with which a batch holds on average `wanted` real tokens.
 
-    It limits the longer side, padding included; `wanted` is the mean of source and target. The
-    `indices` (N,) are the pairs that are trained on, in the order of the batches; `multiple` is
-    --required-batch-size-multiple.
+    It limits the longer side, padding included; `wanted` is the mean of both. The `indices` (N,)
+    of pairs are in the order of the batches; `multiple` is --required-batch-size-multiple.
     """
     if most is None:
         raise UserError(f"--real-tokens {wanted} lowers --max-tokens: give that, too")
