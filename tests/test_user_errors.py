@@ -36,6 +36,7 @@ def text_data_bin(tmp_path_factory):
         ((*DEBUG, "--heads", "3"), "--heads 3 does not divide --d-model 32; choose heads that"),
         ((*DEBUG, "--bf16", "--amp"), "small updates would be lost"),
         ((*DEBUG, "--fp16", "--cpu"), "--fp16 needs a GPU: give --amp or --bf16"),
+        ((*DEBUG, "--best-checkpoint-metric", "bleu"), "bleu would keep the worst: add --max"),
         ((*DEBUG, "--next-word"), "--next-word is for --task vaswani_parsing"),
         ((*DEBUG, "--heads", "0"), "--heads 0: must be at least 1"),
         ((*DEBUG, "--d-model", "33", "--heads", "3"), "--d-model 33: must be even"),

@@ -27,6 +27,8 @@ from vaswani_plugin.inference.checkpoints import mismatches_explained
 
 logger = logging.getLogger(__name__)
 
+HIGH_IS_GOOD = {"loss": False, "nll_loss": False, "ppl": False, "bleu": True, "chrf": True}
+
 
 class NonfiniteNorm(Exception):
     """Ends fairseq's step before the optimizer's step; the trainer catches it."""
@@ -57,6 +59,11 @@ class VaswaniTrainer(Trainer):
             raise UserError("--bf16 with --amp: small updates would be lost; give one of the two")
         if cfg.common.fp16 and (cfg.common.cpu or not torch.cuda.is_available()):
             raise UserError("--fp16 needs a GPU: give --amp or --bf16")
+        metric = cfg.checkpoint.best_checkpoint_metric
+        is_high = cfg.checkpoint.maximize_best_checkpoint_metric
+        if HIGH_IS_GOOD.get(metric, is_high) != is_high:
+            way = f"{'drop' if is_high else 'add'} --maximize-best-checkpoint-metric"
+            raise UserError(f"--best-checkpoint-metric {metric} would keep the worst: {way}")
         workers = int(os.environ["WORLD_SIZE"]) if is_under_torchrun() else 1
         if workers > cfg.distributed_training.distributed_world_size:
             raise SystemExit(  # Hydra would print the traceback of a UserError
