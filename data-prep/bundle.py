@@ -67,13 +67,12 @@ def subwords_of(known: Dictionary) -> str:
 
 def training_text(data_bin: Path, source: str, target: str) -> tuple[str, list[str], int | None]:
     """The kind of subwords by the dictionary's marks, 1,000 source sentences, `longest_trained`."""
-    path = data_bin / dictionary_names(source, target)["source"]
-    known = Dictionary.load(path) if path.is_file() else Dictionary()
+    known = Dictionary.load(data_bin / dictionary_names(source, target)["source"])
     subwords = subwords_of(known)
-    train = data_bin / f"train.{source}-{target}.{source}"
-    if not train.with_name(f"{train.name}.idx").is_file():
+    train = next(data_bin.glob(f"train.*-*.{source}.idx"), None)  # also of the other direction
+    if train is None:
         return subwords, [], None
-    numbers, sizes = read_numbers(train)
+    numbers, sizes = read_numbers(train.with_suffix(""))
     rows = np.split(numbers, np.cumsum(sizes[:1000]))[:1000]
     lines = [" ".join(known[number] for number in row[:-1]) for row in rows]
     pieces = [line.replace(" ", "").replace("▁", " ") for line in lines]
@@ -126,8 +125,8 @@ def make_settings(
             content[key] = value
     if pair is not None:
         source, target = two_languages(pair)
-        if (languages := languages_of(data_bin) or (source, target)) != (source, target):
-            raise UserError(f"--pair {source}-{target}: {data_bin} is of {'-'.join(languages)}")
+        if {source, target} != set(languages := languages_of(data_bin) or (source, target)):
+            raise UserError(f"--pair {pair}: {data_bin} is of {'-'.join(languages)}")
         return translation_settings(data_bin, source, target, content, is_tokenized)
     path = data_bin / SETTINGS
     if not path.is_file() and "coding" in content:  # of fairseq-preprocess
@@ -174,6 +173,11 @@ def make_bundle(model: Path, data_bin: Path, settings: AnySettings, output: Path
     digests = {side: Dictionary.load(files[name]).digest() for side, name in dictionaries.items()}
     with naming(model):
         state = load_checkpoint(model)
+        task = (state.get("cfg") or {}).get("task") or {}
+        trained = task.get("source_lang") or "", task.get("target_lang") or ""
+        pair = trained if all(trained) else languages_of(data_bin) or trained
+        if dictionary_names(*pair[::-1]) == dictionaries:
+            raise UserError(f"it is of {'-'.join(pair)}: give --pair {'-'.join(pair)}")
         refuse_other_dictionaries(data_bin, state.get("task_state") or {}, digests)
     # Read the codes before writing anything, so that an unusable bundle is never written.
     Pipeline(settings, Path())

@@ -52,7 +52,7 @@ from vaswani_plugin.files.programs import run  # noqa: E402
 from vaswani_plugin.metrics.bleu import tokenized_score  # noqa: E402
 from vaswani_plugin.metrics.segments import read_generate_output  # noqa: E402
 from vaswani_plugin.text.binary import read_numbers  # noqa: E402
-from vaswani_plugin.text.languages import languages_of  # noqa: E402
+from vaswani_plugin.text.languages import trained_languages  # noqa: E402
 from vaswani_plugin.text.training_log import read_training  # noqa: E402
 
 FILES = ROOT / "recipes" / "experiments"
@@ -79,8 +79,7 @@ def read_rows(path: Path) -> list[Row]:
     if not path.is_file():
         known = " ".join(sorted(file.stem for file in FILES.glob("*.tsv")))
         raise UserError(f"{path.stem}: no such experiment; there are {known}")
-    with open(path, encoding="utf-8", newline="") as stream:
-        lines = [line for line in stream if not line.startswith("#")]
+    lines = [line for line in read_lines(path) if not line.startswith("#")]
     rows, common = [], None
     for record in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE, restval=""):
         of_row = shlex.split(record.pop("train")), shlex.split(record.pop("translate"))
@@ -191,7 +190,11 @@ class Runner:
             command = ["fairseq-generate", str(self.args.data), "--path", str(checkpoint)]
             command += ["--user-dir", str(ROOT / "vaswani_plugin"), "--task", "vaswani_translation"]
             command += ["--gen-subset", "valid", "--max-tokens", "8192", "--remove-bpe"]
-            self.execute([*command, *self.device_flags, *row.translate], part)
+            from vaswani_plugin.inference.checkpoints import load_checkpoint  # imports torch
+
+            pair = trained_languages(load_checkpoint(checkpoint)["cfg"]["task"], self.args.data)
+            command += ["-s", pair[0], "-t", pair[1], *self.device_flags, *row.translate]
+            self.execute(command, part)
             part.rename(output)
         generated = read_generate_output(output)
         return tokenized_score(generated.hypotheses, [generated.references])
@@ -220,11 +223,12 @@ def flops_of_token(checkpoint: Path, data: Path) -> float:
 
     from vaswani_plugin.figures.flops import TRAINING_PASSES, counted_flops
 
-    pair = languages_of(data) or ("", "")
-    sizes = [read_numbers(data / f"train.{'-'.join(pair)}.{side}")[1] for side in pair]
-    source, target = (torch.full((1, round(lengths.mean())), 5) for lengths in sizes)
     with warnings.catch_warnings(action="ignore"):  # of what fconv is built of, and oneDNN's switch
-        (model,), _, _ = load_model_ensemble_and_task([str(checkpoint)], {"data": str(data)})
+        (model,), _, task = load_model_ensemble_and_task([str(checkpoint)], {"data": str(data)})
+        sides = task.cfg.source_lang, task.cfg.target_lang
+        files = [path for side in sides for path in data.glob(f"train.*.{side}.idx")]
+        sizes = [read_numbers(path.with_suffix(""))[1] for path in files]
+        source, target = (torch.full((1, round(lengths.mean())), 5) for lengths in sizes)
         flops = counted_flops(model.eval(), source, torch.tensor([source.numel()]), target)
     return TRAINING_PASSES * flops / target.numel()
 

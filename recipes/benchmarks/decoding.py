@@ -145,14 +145,10 @@ def our_search(args: argparse.Namespace, dtype: str) -> Decode:
     from vaswani_plugin.inference.checkpoints import load_model
     from vaswani_plugin.inference.search_engine import TorchEngine
     from vaswani_plugin.search.options import SearchOptions
-    from vaswani_plugin.text.dictionary import dictionary_names
-    from vaswani_plugin.text.languages import languages_of
     from vaswani_plugin.text.settings import Settings
 
-    device = "cuda" if args.gpu else "cpu"
-    names = dictionary_names(*languages_of(args.data_bin))
-    loaded = load_model(args.model, args.data_bin, Settings, names)
-    engine = TorchEngine(loaded, device, dtype, args.threads)
+    loaded = load_model(args.model, args.data_bin, Settings)
+    engine = TorchEngine(loaded, "cuda" if args.gpu else "cpu", dtype, args.threads)
     least, a, b = lengths(args)
     limits = {"max_len_a": a, "max_len_b": b, "min_len": least}
     wanted = SearchOptions(beam=args.beam, lenpen=LENPEN, length_penalty="fairseq", **limits)

@@ -18,7 +18,7 @@ from tests.conftest import REPO, ancestors
 from tests.support.commands import vaswani
 from vaswani_plugin.export.checkpoints import save_checkpoint
 from vaswani_plugin.inference.checkpoints import load_checkpoint
-from vaswani_plugin.inference.rescoring import Lists, load_scorer, search_weights
+from vaswani_plugin.inference.rescoring import Lists, load_scorers, search_weights
 
 pytestmark = ancestors
 LSTM = ("--arch", "vaswani_seq2seq_lstm_tiny", "--d-model", "16")
@@ -125,7 +125,7 @@ def test_scores_are_log_probabilities_of_the_models(world):
     paths = [world.lstm, world.transformer]
     texts = [[text for text, _ in row] for row in world.lists]
     texts[3][0] = ""
-    scorer = load_scorer(paths, world.folder, torch.device("cpu"))
+    ((_, scorer),) = load_scorers({"own": paths}, world.folder, torch.device("cpu"))
     lists = Lists(world.moses, world.folder / "source")
     lists.texts = [text for row in texts for text in row]
     assert lists.add("own", scorer, 30) == []
@@ -135,6 +135,15 @@ def test_scores_are_log_probabilities_of_the_models(world):
         expected = [alone(paths, world.folder, world.sources[i], text) for text in texts[i]]
         np.testing.assert_allclose(found[i], expected, atol=1e-4)
     assert len({round(float(score), 3) for row in found for score in row}) > 20
+
+
+def test_models_of_the_other_direction_score_its_lists_alone(world, rescore):
+    state, backwards = load_checkpoint(world.lstm), world.folder / "backwards.pt"
+    state["cfg"]["task"] |= {"source_lang": "de", "target_lang": "en"}
+    save_checkpoint(state, backwards)
+    assert rescore(system=f"backwards={backwards}")[0] == 0
+    code, _, err = rescore("--system", f"backwards={backwards}")
+    assert code == 1 and "--system backwards: checkpoints of de-en and en-de: give those" in err
 
 
 def bleu(texts: list[str], references: list[str]) -> float:

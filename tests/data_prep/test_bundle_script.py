@@ -159,6 +159,12 @@ def test_files_that_belong_to_another_model_are_refused(parts, run, tmp_path):
     message = run(arguments(parts, tmp_path / "model"))
     assert "the target dictionary of" in message and "is not the one that the check" in message
     assert not (tmp_path / "model").exists()
+    path.write_text("".join([first, second, *others]))
+    state = torch.load(parts / "averaged.pt")
+    state["cfg"]["task"] |= {"source_lang": "de", "target_lang": "en"}
+    torch.save(state, parts / "averaged.pt")
+    assert "it is of de-en: give --pair de-en" in run(arguments(parts, tmp_path / "model"))
+    assert run(arguments(parts, tmp_path / "model", "--pair", "de-en")) is None
 
 
 @pytest.mark.parametrize("failing", [1, 4])

@@ -32,7 +32,7 @@ SCRIPT = "recipes/experiments.py"
 SMALL = """\
 # one training, two rows
 name\ttrain\taverage\ttranslate\tpaper
-all\t--arch vaswani_debug --max-tokens 200 --max-update 6 --save-interval-updates 2 \
+all\t--arch vaswani_debug -s tgt -t src --max-tokens 200 --max-update 6 --save-interval-updates 2 \
 --log-interval 1 --eval-bleu --eval-bleu-args '{"beam": 1}' --eval-tokenized-bleu\t1\t--beam 2
 first\t\t\t\t25.8
 group_averaged\t\t2
@@ -92,7 +92,7 @@ def test_the_report(finished, toy_data_bin):
     assert rows == [("first", "25.8"), ("group_averaged", "")]
     assert {p.name for p in (folder / "work" / "trainings").iterdir()} == {"first-1", "first-2"}
     # Three forward passes of a pair of mean lengths, by the number of target tokens.
-    sizes = [read_numbers(toy_data_bin / f"train.src-tgt.{side}")[1] for side in ("src", "tgt")]
+    sizes = [read_numbers(toy_data_bin / f"train.src-tgt.{side}")[1] for side in ("tgt", "src")]
     source, target = (round(lengths.mean()) for lengths in sizes)
     words = len(Dictionary.load(toy_data_bin / "dict.src.txt"))
     family, row = row_of("vaswani_debug")

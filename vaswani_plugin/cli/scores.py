@@ -271,8 +271,7 @@ def rescore(
     if dev_nbest and dev_source:
         dev = rescoring.Lists(dev_nbest, dev_source, dev_reference, bpe_codes)
     device, notes = chosen_device(cpu, threads), []
-    for name, paths in systems.items():
-        scorer = rescoring.load_scorer(paths, data, device)
+    for name, scorer in rescoring.load_scorers(systems, data, device):
         for lists in filter(None, (test, dev)):
             notes += lists.add(name, scorer, max_tokens)
     for note in notes:

@@ -28,7 +28,7 @@ from vaswani_plugin.model.families import TRANSFORMER, TRANSLATION, TRANSLATOR, 
 from vaswani_plugin.model.sizes import Rows, build_sizes
 from vaswani_plugin.modules.embedding import sinusoids
 from vaswani_plugin.text.dictionary import PAD, Dictionary, dictionary_name
-from vaswani_plugin.text.languages import languages_of
+from vaswani_plugin.text.languages import trained_languages
 from vaswani_plugin.text.settings import Settings, weights_path
 
 FAIRSEQ, FAIRSEQ_LAYER_NORM_EPS = "fairseq's transformer", 1e-5
@@ -260,16 +260,10 @@ def import_stock(
         config = our_config(options)
         exported_model.require_finite(state["model"])
         task = stock_task(state)
-        languages = source_lang or task.get("source_lang"), target_lang or task.get("target_lang")
-        if not all(languages):
-            in_names = languages_of(data_bin)
-            if in_names is None:
-                raise UserError(
-                    f"neither it nor the files of {data_bin} name its languages; `vaswani import` "
-                    "takes --source-lang and --target-lang"
-                )
-            languages = languages[0] or in_names[0], languages[1] or in_names[1]
-        paths = (data_bin / dictionary_name(str(language)) for language in languages)
+        flags = {"source_lang": source_lang, "target_lang": target_lang}
+        task |= {name: language for name, language in flags.items() if language}
+        languages = trained_languages(task, data_bin)
+        paths = (data_bin / dictionary_name(language) for language in languages)
         source, target = map(Dictionary.load, paths)
         weights = import_weights(state, options, source, target)
     task |= {name: config[name] for name in config if name.endswith("_positions")}

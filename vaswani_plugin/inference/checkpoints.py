@@ -29,7 +29,8 @@ from vaswani_plugin.files.lines import read_json
 from vaswani_plugin.model import families
 from vaswani_plugin.model.build import WithoutInitialWeights, accelerated
 from vaswani_plugin.model.families import Family
-from vaswani_plugin.text.dictionary import Dictionary
+from vaswani_plugin.text.dictionary import Dictionary, dictionary_names
+from vaswani_plugin.text.languages import trained_languages
 from vaswani_plugin.text.settings import (
     CONFIG,
     AnySettings,
@@ -185,7 +186,7 @@ class Loaded(NamedTuple):
 
 
 def load_model(
-    path: Path, data: Path, kind: type[AnySettings], dictionaries: Mapping[str, str]
+    path: Path, data: Path, kind: type[AnySettings], dictionaries: Mapping[str, str] | None = None
 ) -> Loaded:
     """Load a checkpoint's model and its dictionaries from the folder `data`.
 
@@ -193,7 +194,7 @@ def load_model(
         path: the checkpoint.
         data: the folder.
         kind: of the settings of a bundle with such a model.
-        dictionaries: their names by side, "source" and "target"; a language model has no source.
+        dictionaries: their names by side, "source" and "target"; None: of the task's languages.
 
     Raises:
         UserError: the checkpoint can't be used, is of another kind or has other dictionaries;
@@ -224,6 +225,7 @@ def load_model(
             positions = options.get("max_target_positions") or task["tokens_per_sample"]
             options, of_task = {**options, "max_target_positions": positions}, {}
             weights = {key.removeprefix("decoder."): value for key, value in weights.items()}
+        dictionaries = dictionaries or dictionary_names(*trained_languages(task, data))
         sides = {side: Dictionary.load(data / name) for side, name in dictionaries.items()}
         source, target = sides.get("source", sides["target"]), sides["target"]
         digests = {side: dictionary.digest() for side, dictionary in sides.items()}

@@ -10,7 +10,7 @@ Axes: N lists, M hypotheses of all lists.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product, zip_longest
 from pathlib import Path
@@ -30,8 +30,8 @@ from vaswani_plugin.inference.search_engine import SearchEngine
 from vaswani_plugin.metrics.segments import first_gap
 from vaswani_plugin.text import bpe
 from vaswani_plugin.text.bpe import join_bpe
-from vaswani_plugin.text.dictionary import dictionary_names, plain_units
-from vaswani_plugin.text.languages import languages_of
+from vaswani_plugin.text.dictionary import plain_units
+from vaswani_plugin.text.languages import trained_languages
 from vaswani_plugin.text.settings import Settings
 
 SCORE, WORDS = "score", "words"
@@ -45,21 +45,19 @@ GRID = 21
 """Points of the grid of each weight; it is searched twice, the second time near the best point."""
 
 
-def load_scorer(paths: Sequence[Path], data: Path, device: torch.device) -> SearchEngine:
-    """Load checkpoints with one folder of binarized data, an ensemble that scores translations."""
-    languages = languages_of(data)
-    if languages is None:
-        raise UserError(f"--data {data}: holds no binarized pairs of two languages")
-    names = dictionary_names(*languages)
-    members = [load_model(path, data, Settings, names) for path in paths]
-    for member in members:
-        member.model.to(device)
-    return SearchEngine(
-        [member.family.searched(member.model) for member in members],
-        members[0].source,
-        members[0].target,
-        device,
-    )
+def load_scorers(
+    systems: Mapping[str, Sequence[Path]], data: Path, device: torch.device
+) -> Iterator[tuple[str, SearchEngine]]:
+    """Load one system after another: checkpoints of one direction, an ensemble that scores."""
+    languages = set()
+    for name, paths in systems.items():
+        members = [load_model(path, data, Settings) for path in paths]
+        languages |= {trained_languages(member.task, data) for member in members}
+        if len(languages) > 1:
+            pairs = " and ".join(sorted(map("-".join, languages)))
+            raise UserError(f"--system {name}: checkpoints of {pairs}: give those of one direction")
+        models = [member.family.searched(member.model.to(device)) for member in members]
+        yield name, SearchEngine(models, members[0].source, members[0].target, device)
 
 
 class Lists:
@@ -99,10 +97,8 @@ class Lists:
     def _lines_for(self, path: Path) -> list[str]:
         lines = list(read_text(path))
         if len(lines) != self.count:
-            raise UserError(
-                f"{self.path} has lists of {self.count} sentences (ids count from 0), {path} has "
-                f"{len(lines)} lines: they must be of the same sentences"
-            )
+            counts = f"{self.count} lists (ids count from 0), {path} has {len(lines)} lines"
+            raise UserError(f"{self.path} has {counts}: they must be of the same sentences")
         return lines
 
     def add(self, name: str, scorer: SearchEngine, max_tokens: int) -> list[str]:
@@ -136,10 +132,8 @@ class Lists:
             sum(dictionary.index(token) == dictionary.unk() for row in rows for token in row)
             for _, rows, _, dictionary in sides
         ]
-        warning = (
-            f"{title}: {unknown[0]} tokens of the sources and {unknown[1]} of the hypotheses are "
-            "unknown to the model (--bpe-codes splits words)"
-        )
+        counts = f"{unknown[0]} tokens of the sources and {unknown[1]} of the hypotheses"
+        warning = f"{title}: {counts} are unknown to the model (--bpe-codes splits words)"
         return [warning] if any(unknown) else []
 
     def scores(self, weights: Mapping[str, float]) -> np.ndarray:
@@ -262,18 +256,14 @@ def read_nbest(path: Path) -> list[list[tuple[str, float]]]:
     for number, line in enumerate(read_text(path), 1):
         fields = _HYPOTHESIS.match(line)
         if not fields:
-            raise UserError(
-                f"{path}, line {number}: must be ID ||| HYPOTHESIS ||| FEATURES ||| SCORE "
-                "(docs/how-to/rescore.md makes it from the output of fairseq-generate)"
-            )
+            form = "ID ||| HYPOTHESIS ||| FEATURES ||| SCORE, as of docs/how-to/rescore.md"
+            raise UserError(f"{path}, line {number}: must be {form}")
         before, last = last, int(fields[1])
         if last != before and last in lists:
             raise UserError(f"{path}, line {number}: sentence {last} comes again: two lists?")
         lists.setdefault(last, []).append((fields[2].strip(), float(fields[3])))
     count, first = max(lists) + 1, first_gap(lists)
     if first < count:
-        raise UserError(
-            f"{path}: no hypotheses of sentence {first} ({count - len(lists)} of {count} sentences "
-            "missing; ids count from 0)"
-        )
+        missing = f"{count - len(lists)} of {count} sentences missing; ids count from 0"
+        raise UserError(f"{path}: no hypotheses of sentence {first} ({missing})")
     return [lists[i] for i in range(count)]

@@ -4,7 +4,9 @@ A pair is source-target, such as en-pt-BR: the case tells a language (pt) from a
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from vaswani_plugin.errors import UserError
 
@@ -39,3 +41,13 @@ def languages_of(folder: Path) -> tuple[str, str] | None:
     match = re.fullmatch(f"{_NAME}-{_NAME}", name)
     source, _, target = name.partition("-")  # of other names, such as words-symbols
     return (match[1], match[2]) if match else (source, target)
+
+
+def trained_languages(task: Mapping[str, Any], data: Path) -> tuple[str, str]:
+    """Source and target that a checkpoint's task was told, else those in the names of its data."""
+    told = [task[key] for key in ("source_lang", "target_lang") if task.get(key)]
+    source, target = told if len(told) == 2 else (not told and languages_of(data)) or ("", "")
+    if not source:
+        advice = "`vaswani import` takes --source-lang and --target-lang"
+        raise UserError(f"neither it nor the files of {data} name its languages; {advice}")
+    return source, target

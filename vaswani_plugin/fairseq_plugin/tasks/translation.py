@@ -32,6 +32,7 @@ from vaswani_plugin.text.languages import languages_of
 logger = logging.getLogger(__name__)
 sample_logger = logging.getLogger("sample")
 
+LANGUAGES = "languages"  # of a task's state: source, target
 BEYOND_OUR_SEARCH = {"constraints": False, "match_source_len": False, "diversity_rate": -1.0}
 """Options that only fairseq's generator supports, with the values at which they are not used."""
 
@@ -65,6 +66,7 @@ class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, T
 
     cfg: VaswaniTranslationConfig
     decoding = PAPER_DECODING
+    is_chosen = True  # the direction: by flags, and not by the names of the data's files
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
@@ -76,10 +78,23 @@ class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, T
     @classmethod
     def setup_task(cls, cfg: VaswaniTranslationConfig, **kwargs) -> "VaswaniTranslationTask":
         """Load the dictionaries; fairseq knows no language such as pt-BR by the files' names."""
-        folder = Path(split_paths(cfg.data)[0])
-        if None in (cfg.source_lang, cfg.target_lang) and (languages := languages_of(folder)):
+        is_chosen = cfg.source_lang is not None
+        if is_chosen != (cfg.target_lang is not None):  # fairseq would take both from the names
+            raise UserError("give both --source-lang and --target-lang, or neither")
+        if not is_chosen and (languages := languages_of(Path(split_paths(cfg.data)[0]))):
             cfg.source_lang, cfg.target_lang = languages
-        return super().setup_task(cfg, **kwargs)
+        task = super().setup_task(cfg, **kwargs)
+        task.is_chosen = is_chosen
+        task.state.merge_state_dict({LANGUAGES: [cfg.source_lang, cfg.target_lang]})
+        return task
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load a checkpoint's state; refuse the other direction, unless flags choose it."""
+        source, target = self.cfg.source_lang, self.cfg.target_lang
+        if state_dict.get(LANGUAGES) == [target, source] and not self.is_chosen:
+            advice = f"give --source-lang {target} --target-lang {source}"
+            raise UserError(f"the checkpoint is of {target}-{source}: {advice}")
+        super().load_state_dict({**state_dict, LANGUAGES: [source, target]})
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs) -> None:
         """Load a split; see fairseq's task."""
