@@ -8,10 +8,8 @@
 Files with <seg> are test sets in SGML or XML, as of IWSLT and WMT, or translation memories (TMX):
 each <seg> is a line. Of a file with several texts --text names one: its language, src, ref or hyp,
 a translator or system. A segment that this text lacks is an empty line, so that two texts
-correspond. Regular expressions read them, because many are not valid XML (bare "&", several roots).
-Other files are IWSLT's training text: a sentence a line, with lines of metadata between them, which
-are left out; titles and descriptions are sentences too. Entities are resolved in both.
-`sacrebleu --echo` gives WMT's test sets by their names.
+correspond. Many are not valid XML. Other files are IWSLT's training text: a sentence a line, with
+lines of metadata between them, which are left out; titles are sentences too. Entities are resolved.
 """
 
 import html
@@ -34,6 +32,7 @@ _NAMES = ("translator", "system", "sysid", "refid")
 _INLINE = re.compile(r"(?s)<(bpt|ept|ph|it|ut)\b[^>]*?(?:/>|>.*?</\1>)|</?(?:hi|sub)\b[^>]*>")
 # An entity needs its semicolon: "AT&T" and addresses with "&copy=" hold no entity.
 _ENTITY = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]*);")
+_HIDDEN = re.compile(r"(?s)<!--.*?-->|<!\[CDATA\[(.*?)\]\]>")  # comments; what is no markup
 _METADATA = re.compile(r"(?i)\s*</?(?:url|keywords|speaker|talkid|reviewer|translator|doc|file)\b")
 _TITLE_TAGS = re.compile(r"(?i)</?(?:title|description)>")
 
@@ -93,8 +92,9 @@ def segments(path: str, content: str) -> Iterator[Segment]:
 def sentences(path: str, wanted: list[str]) -> Iterator[str]:
     """Yields the sentences of a file, of the text with the wanted names."""
     content = "\n".join(read_text(path, returns_inside=True))
-    content = re.sub(r"(?i)<seg\b([^>]*)/>", r"<seg\1></seg>", content)
-    every = list(segments(path, content))
+    marked = _HIDDEN.sub(lambda m: html.escape(m[1] or "\n" * m[0].count("\n")), content)
+    marked = re.sub(r"(?i)<seg\b([^>]*)/>", r"<seg\1></seg>", marked)
+    every = list(segments(path, marked))
     if not every:
         if content.lstrip().startswith(("<?xml", "<!DOCTYPE")):
             raise UserError(f"{path}: an XML file without <seg>, whose text isn't known")

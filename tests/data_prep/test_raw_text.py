@@ -63,7 +63,7 @@ def test_segments_and_training_text(tmp_path):
 TMX = """<?xml version="1.0"?><tmx><header srclang="en-US"/><body>
 <tu><tuv xml:lang="en-US"><seg>The <bpt i="1">&lt;b&gt;</bpt>cat</seg></tuv>
 <tuv xml:lang="de"><seg>Die Katze</seg></tuv></tu>
-<tu><tuv xml:lang="en-US"><seg>Dog</seg></tuv></tu>
+<!-- <tu><seg>x</seg></tu> --><tu><tuv xml:lang="en-US"><seg><![CDATA[Dog & <i>]]></seg></tuv></tu>
 <tu><tuv xml:lang="de"><seg>Vogel</seg></tuv><tuv xml:lang="en-US"><seg>Bird</seg></tuv></tu>
 </body></tmx>"""
 WMT = """<?xml version="1.0"?><dataset><doc id="a" origlang="en">
@@ -76,7 +76,7 @@ TWICE = '<doc docid="a"><seg id="1">x</seg></doc><doc docid="a"><seg id="1">y</s
 @pytest.mark.parametrize(
     ("content", "flags", "expected"),
     [
-        (TMX, "--text en", ["The cat", "Dog", "Bird"]),
+        (TMX, "--text en", ["The cat", "Dog & <i>", "Bird"]),
         (TMX, "--text DE", ["Die Katze", "", "Vogel"]),
         (TMX, "", "has segment unit 1 twice: name one with --text: de, en-US"),
         (TWICE.replace("a", "b", 1).replace("<seg", "<src><seg", 1), "", "x: has several texts"),
