@@ -92,8 +92,9 @@ def test_bad_trees_are_named_with_file_and_line(text, line, reason, tmp_path):
     assert "\n" not in str(error.value)
 
 
-def test_a_word_alone_and_white_space_at_its_ends():
-    for raw, expected in (("a", "a"), ("\u2009a\u00a0b\u00a0", "a\u00a0b")):
+def test_a_word_alone_and_what_is_not_seen_of_it():
+    spaces = ("a", "a"), ("\u2009a\u00a0b\u00a0", "a\u00a0b")
+    for raw, expected in (*spaces, ("\ufeff a\xadb", "ab"), ("\xad", "\xad")):
         assert to_line(clean(parse_tree(f"(NN {raw})"))) == f"(TOP (NN {expected}))"
 
 

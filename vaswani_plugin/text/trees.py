@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.files.lines import read_lines
+from vaswani_plugin.text.raw_text import remove_invisible
 
 if TYPE_CHECKING:
     from nltk.tree import Tree as NltkTree
@@ -175,14 +176,14 @@ def clean(tree: Tree) -> Tree | None:
     Empty elements (tag -NONE-) are removed, with the constituents that become empty. Function
     labels, indices and gapping are removed from labels and tags (NP-SBJ-1 and NP=2 become NP). The
     root gets the same symbol in all trees. Unary chains stay, also new ones (an NP over an NP).
-    No-break and thin spaces around a word, which occur in CRAFT, are removed: every tokenizer would
-    drop them.
+    Invisible characters, and no-break and thin spaces around a word, which occur in CRAFT, are
+    removed: a parser reads words without them.
     """
     kept: list[Symbol] = []
     for symbol in tree:
         if isinstance(symbol, Leaf):
             if symbol.tag != EMPTY_TAG:
-                word = symbol.word.strip() or symbol.word
+                word = remove_invisible(symbol.word).strip() or symbol.word
                 kept.append(Leaf(strip_functions(symbol.tag), word))
         elif isinstance(symbol, Open):
             kept.append(Open(strip_functions(symbol.label)))
