@@ -104,8 +104,7 @@ def test_a_recurrent_model_shows_the_attention_it_has(tmp_path):
     """Of the source; pictures, the page and numbers by the suffix of their files."""
     flags = ("--d-model", "16", "--share-embeddings", "none", "--arch")
     bundle = write_toy_bundle(tmp_path, model=(*flags, "vaswani_attention_lstm_tiny"))
-    given = ["attention", "--model", bundle]
-    given += ["--source", SOURCE, "--target", TARGET]
+    given = ["attention", "--model", bundle, "--source", SOURCE, "--target", TARGET]
     outputs = [tmp_path / name for name in ("a.png", "a.svg", "a.html", "a.json")]
     done = vaswani(*given, "--words", "--output", *outputs)
     assert done.out.splitlines() == [str(output) for output in outputs], done.err
@@ -141,7 +140,7 @@ def brute_force(attentions: list[HeadWeights], layer: int, head: int) -> dict[st
 
 
 def test_statistics_over_a_corpus(toy_bundle, tmp_path):
-    pairs = [("A quiet bird.", SOURCE), ("", ""), (SOURCE, TARGET)]
+    pairs = [("A quiet bird.", SOURCE), ("", ""), ("\u200b", "a"), (SOURCE, TARGET)]
     files = [tmp_path / "text.en", tmp_path / "text.de"]
     for path, lines in zip(files, zip(*pairs, strict=True), strict=True):
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -149,7 +148,7 @@ def test_statistics_over_a_corpus(toy_bundle, tmp_path):
     assert found["sentences"] == 2
     printed = []
     for source, target in pairs:
-        if source:
+        if source.isprintable() and source:
             single = ("--source", source, "--target", target, "--words", "--format", "json")
             printed.append(json.loads(attend(toy_bundle, *single).out)["attention"])
     for kind in KINDS:

@@ -170,10 +170,11 @@ def attend_corpus(
 
     `paths`: source and, unless the model translates, target. `merge`: subwords to join to words.
     """
+    encode, encode_target = translator.pipeline.encode, translator.pipeline.of_target().encode
     alone = ((source, None) for source in read_lines(paths[0]))
     pairs = alone if len(paths) == 1 else read_pairs(*paths)
     for number, (source, target) in enumerate(tqdm(pairs, unit=" sentences", disable=None), 1):
-        if not source.strip() or (target is not None and not target.strip()):
+        if not encode(source) or (target is not None and not encode_target(target)):
             continue
         try:
             attention = translator.attention(source, target)
