@@ -121,13 +121,11 @@ def own_text(work: Path, *args: object):
 
 
 def report_of(work: Path, done) -> dict:
-    """The report of a run that went well."""
     assert done.returncode == 0, done.stderr
     return json.loads((work / "corpus.json").read_text())
 
 
 def split_pairs(work: Path, name: str) -> list[Pair]:
-    """A split."""
     return list(read_pairs(*(work / "raw" / f"{name}.{side}" for side in ("aa", "bb"))))
 
 
@@ -173,7 +171,9 @@ def test_sets_of_the_user_are_kept_and_their_sentences_leave_the_training_text(t
     pairs += [(left[::-1], right) for left, right in test]
     names = {"test": test, "valid": valid}
     flags = [f for n, chosen in names.items() for f in (f"--{n}", *write(tmp_path, chosen, n))]
-    table = tmp_path / "a.tsv"  # its columns are not those of pairs of files
+    flags[-2:] = [tmp_path / "valid.tsv"]
+    flags[-1].write_text("".join(f"{left}\t{right}\n" for left, right in valid))
+    table = tmp_path / "a.tsv"  # its columns are not those of files with two sides alone
     table.write_text("".join(f"7\t{right}\t{left}\n" for left, right in pairs))
     found = report_of(tmp_path, own_text(tmp_path, "--train", table, "--columns", "3,2", *flags))
     assert split_pairs(tmp_path, "test") == test

@@ -114,9 +114,9 @@ def read_rows(
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yields (FILE:LINE, (source, target)) of two files, or of one with tab-separated columns.
 
-    `columns` are the numbers of these two in one file, from 0. Without them a first line with the
-    languages' names (or "source" and "target") names the columns; otherwise there must be two. A
-    row that has another number of columns than the first one has no texts.
+    `columns` are the numbers of these two, from 0, in a file of more. Without them a first line
+    with the languages' names (or "source" and "target") names the columns; otherwise there must be
+    two. A row that has another number of columns than the first one has no texts.
     """
     if len(paths) > 2:
         raise UserError(f"{' '.join(paths)}: give two files, or one with a column a side")
@@ -130,6 +130,8 @@ def read_rows(
     count = 2
     for number, row in enumerate(rows, start=1):
         if number == len(paths) == 1:
+            if len(row) == 2 <= max(source, target):  # the columns are another file's
+                columns, source, target = None, 0, 1
             names = [name.strip().lower() for name in row]
             heading = next((each for each in headings if set(each) <= set(names)), None)
             if heading and not columns:
