@@ -19,7 +19,6 @@ BAD = {
     f"{ATTENTION} --corpus a b c": "--corpus takes one file or two, not 3",
     "average --inputs {data} --output new.pt": "is a folder: say which",
     "average --inputs {second} {second} --output new.pt": "given twice",
-    "average --inputs {data} --last 2 --output new.pt": "there are only 0 checkpoints named",
     "average --inputs {checkpoint} {second} --output {second}": "would be lost",
     "bleu --hypothesis /dev/null --reference {ref}": "/dev/null: the file is empty",
     "bleu --hypothesis {trees} --reference {ref}": "trees has 4 segments, ",

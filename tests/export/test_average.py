@@ -25,8 +25,7 @@ def write(path: Path, model: Weights, **more: object) -> Path:
 
 def average(folder: Path, *models: Weights) -> Weights:
     paths = [write(folder / f"file{n}.pt", model) for n, model in enumerate(models)]
-    result: Weights = average_checkpoints(paths)["model"]
-    return result
+    return average_checkpoints(paths)["model"]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -130,19 +129,11 @@ def test_of_a_training_without_a_validation_the_last_state_is_taken(tmp_path: Pa
     (last,) = numbered(tmp_path, [7])
     last = last.rename(tmp_path / "checkpoint_last.pt")
     assert select([tmp_path], best=5, at_most=True) == [last]
-    with pytest.raises(ValueError, match="there are only 0 checkpoints"):
+    with pytest.raises(ValueError, match="has none named checkpoint.best_METRIC_VALUE.pt; ask"):
         select([tmp_path], best=5)
 
 
 def test_a_training_that_diverged_is_refused(tmp_path: Path) -> None:
-    """One such file would spoil the mean of all."""
     models = [{"w": torch.ones(1)}, {"w": torch.tensor([float("inf")])}]
     with pytest.raises(ValueError, match=r"file1\.pt: w holds NaN or infinity"):
         average(tmp_path, *models)
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="NOT CHECKED: no /dev/full here")
-def test_a_full_disk_is_named() -> None:
-    """More than the buffer holds: PyTorch's own writer meets the error."""
-    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
-        write(Path("/dev/full"), {"w": torch.zeros(1_000_000)})

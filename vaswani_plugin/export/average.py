@@ -46,10 +46,8 @@ def average_checkpoints(paths: Iterable[Path]) -> Checkpoint:
             for key in sorted(properties.keys() | first.keys()):
                 here, there = (each.get(key, "(absent)") for each in (properties, first))
                 if here != there:
-                    raise UserError(
-                        f"{path}: another model than {names[0]}: {key} is {here} here and {there} "
-                        "there; average checkpoints of one model only"
-                    )
+                    other = f"another model than {names[0]}: {key} is {here} here and {there} there"
+                    raise UserError(f"{path}: {other}; average checkpoints of one model only")
             for key, total in sums.items():
                 total += weights[key]
         newest["last_optimizer_state"] = None
@@ -96,10 +94,10 @@ def select(
             raise UserError(f"--inputs {folder} is a folder: say which checkpoints with {flags}")
         return files
     if len(chosen) < (1 if at_most else count):
-        raise UserError(
-            f"{flag} {count}: there are only {len(chosen)} checkpoints named {names}.pt in "
-            f"--inputs, the final state counted; ask for fewer, train on, or name files"
-        )
+        final = ", the final state counted" if chosen and best is None else ""
+        number = f"only {len(chosen)}" if chosen else "none"
+        has = f"--inputs has {number} named {names}.pt{final}"
+        raise UserError(f"{flag} {count}: {has}; ask for fewer, train on, or name files")
     return chosen[-count:]
 
 
