@@ -285,7 +285,7 @@ def rescore(
     rows = rescoring.make_rows(systems, weigh, dev, test)
     if output is not None:
         last = [row["weights"] for row in rows if row["weights"]][-1]
-        write_lines(output, (test.outputs[place] for place in test.best(test.scores(last))))
+        write_lines(output, (test.words[place] for place in test.best(test.scores(last))))
     counts = {"sentences": test.count, "hypotheses": len(test.outputs)}
     show({**counts, "rows": rows}, rescoring.as_table(rows), format)
 

@@ -63,7 +63,7 @@ def load_scorers(
 class Lists:
     """N-best lists with sources, references and features, from files.
 
-    `codes` are BPE codes that split words into the models' subwords; without, words stay whole.
+    `codes` are BPE codes that split words, also those of BPE text; without, tokens stay.
     """
 
     def __init__(
@@ -78,12 +78,10 @@ class Lists:
         """Of each hypothesis, (M,)."""
         self.outputs = [text for row in lists for text, _ in row]
         self.count = len(lists)
-        split: Callable[[str], str] = str  # of words into subwords
-        if codes is not None:
-            split = bpe.make_encoder(str(codes))
-        self.sources = [plain_units(split(line)) for line in self._lines_for(sources)]
+        join, split = (join_bpe, bpe.make_encoder(str(codes))) if codes else (str, str)
+        self.sources = [plain_units(split(join(line))) for line in self._lines_for(sources)]
         self.references = list(map(self._lines_for, references or []))
-        self.texts = [plain_units(split(text)) for text in self.outputs]
+        self.texts = [plain_units(split(join(text))) for text in self.outputs]
         self.words = list(map(join_bpe, self.outputs))
         self.features = {
             SCORE: np.array([score for row in lists for _, score in row]),
@@ -115,10 +113,9 @@ class Lists:
         for side, rows, longest, _ in sides:
             for number, tokens in zip(self.list_of, rows, strict=True):
                 if len(tokens) > longest:
-                    raise UserError(
-                        f"{title}: the {side} of sentence {number} has {len(tokens) + 1} tokens "
-                        f"with its end, and the model takes {longest + 1}: leave the sentence out"
-                    )
+                    has = f"sentence {number} has {len(tokens) + 1} tokens with its end"
+                    advice = f"the model takes {longest + 1}: leave the sentence out"
+                    raise UserError(f"{title}: the {side} of {has}, and {advice}")
         # By the length of the sources; the targets of a source are neighbours.
         sizes = [*zip(map(len, sources), self.list_of, map(len, targets), strict=True)]
         order = sorted(range(len(targets)), key=sizes.__getitem__)
