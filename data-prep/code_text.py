@@ -79,8 +79,7 @@ def code_text(
             lines, units, unknown = binarize(path, folder / split, entries, workers)
             report.append(f"{split}: {lines:,} lines, {units:,} units, {unknown:,} unknown")
         write_lines(folder / SETTINGS, [settings.to_json()])
-    rows = len(SPECIAL_SYMBOLS) + len(entries)
-    return [*report, f"{output}: {rows:,} rows in the dictionary"]
+    return [*report, f"{output}: {len(SPECIAL_SYMBOLS) + len(entries):,} rows in the dictionary"]
 
 
 def main(flags: Flags) -> None:

@@ -1,7 +1,5 @@
 """A user's mistake: one line that names the file or flag and the remedy, and an exit code."""
 
-import shutil
-
 import pytest
 from fairseq import tasks
 from fairseq_flags import training_config
@@ -91,19 +89,6 @@ def one_line(run) -> str:
 
 def generate(run_fairseq, data, checkpoint, *flags):
     return run_fairseq("generate", data, "--path", checkpoint, "--cpu", "--beam", 1, *flags)
-
-
-def test_another_dictionary(run_fairseq, toy_data_bin, stock_checkpoint, tmp_path):
-    other_data = shutil.copytree(toy_data_bin, tmp_path / "other")
-    for path in other_data.glob("dict.*.txt"):
-        words = path.read_text(encoding="utf-8").split("\n")
-        path.write_text("\n".join(words[:16]) + "\n", encoding="utf-8")
-    (tmp_path / "save").mkdir()
-    shutil.copy(stock_checkpoint, tmp_path / "save")
-    line = one_line(run_fairseq("train", other_data, *STOCK_TINY, "--save-dir", tmp_path / "save"))
-    assert line.startswith("error: checkpoint ") and "checkpoint_last.pt" in line
-    assert "does not fit this model (size mismatch for " in line
-    assert "give the data folder" in line
 
 
 def test_missing_files(run_fairseq, toy_data_bin, tmp_path):

@@ -102,7 +102,8 @@ def lm(
 
             device = chosen_device(cpu, threads)
             loaded = LanguageModel.from_pretrained(model, device=device)
-            known = loaded.text_knowledge()
+            names = "dictionary", "pipeline", "saw_lines_apart"
+            known = {name: getattr(loaded, name) for name in names}
         scored = read_scored_text(text, **known)
         sizes = scored.counts
         report["results"] += score_baselines(scored, train_data or [], valid_data)

@@ -120,13 +120,6 @@ def _with_more_rows(weights: Weights, rows: int) -> Weights:
     return {**weights, **matrices, "final_logits_bias": bias[None]}
 
 
-def _each_once(weights: Weights) -> Weights:
-    """Without second names of a tensor, which transformers ties by its configuration."""
-    if len({weights[name].data_ptr() for name in _EMBEDDINGS}) == 1:
-        weights = {"model.shared.weight": weights[_EMBEDDINGS[0]], **weights}
-    return {name: weights[name] for name in dict.fromkeys(shared_owners(weights).values())}
-
-
 # ---- the folder
 
 
@@ -215,9 +208,11 @@ def _marian_folder(model: Path, with_tokenizer: bool) -> _Folder:
     files["config.json"] = marian_config(sizes, *(len(weights[name]) for name in _EMBEDDINGS))
     files["generation_config.json"] = generation_config(settings, sizes)
     pair = f"{settings.source_language}-{settings.target_language}"
+    if len({weights[name].data_ptr() for name in _EMBEDDINGS}) == 1:
+        weights = {"model.shared.weight": weights[_EMBEDDINGS[0]], **weights}
     return _Folder(
         trained,
-        _each_once(weights),
+        {name: weights[name] for name in dict.fromkeys(shared_owners(weights).values())},
         files,
         title=f"{pair}, a Transformer of vaswani_plugin",
         tag="translation",

@@ -297,11 +297,6 @@ class LanguageModel(Pretrained):
         coding = getattr(pipeline.settings, "coding", "tokens")
         return result("model", coding, scores, counts, unknown=tokens.unknown)
 
-    def text_knowledge(self) -> dict[str, Any]:
-        """The keyword arguments of `token_stream.read_scored_text` that the model determines."""
-        known = {"dictionary": self.dictionary, "pipeline": self.pipeline}
-        return known | {"saw_lines_apart": self.saw_lines_apart}
-
     def window_size(self, tokens_per_sample: int | None = None) -> int:
         """Tokens of a window, context included; None: as in training. At most the positions."""
         size = tokens_per_sample or min(self.tokens_per_sample, self.positions)
