@@ -41,7 +41,6 @@ def text_data_bin(tmp_path_factory):
         ((*DEBUG, "--attention-window", "-3"), "--attention-window -3: must be a number from 0"),
         ((*DEBUG, "--dropout", "1"), "--dropout 1.0: must be from 0 to below 1"),
         ((*DEBUG, "--warmup-updates", "-5"), "--warmup-updates -5: must be a number from 0"),
-        ((*DEBUG, "--lr-factor", "-1"), "--lr-factor -1.0: must be a number above 0"),
         ((*DEBUG, "--lr-factor", "nan"), "--lr-factor nan: must be a number above 0"),
         ((*DEBUG, "--label-smoothing", "1"), "--label-smoothing: label smoothing is 1.0; it must"),
         ((*DEBUG, "--real-tokens", "-7"), "--real-tokens -7: must be a number from 0"),
