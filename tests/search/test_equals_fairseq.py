@@ -55,7 +55,7 @@ OPTIONS += [{"max_len_a": 0.0, "max_len_b": 3}]
 OPTIONS += [{"prefix_allowed_tokens_fn": lambda n, t: [2] if len(t) > 2 + n else range(4, 24)}]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
 @pytest.mark.parametrize("left_pad", [True, False])
 def test_our_models(task, options, left_pad):
     options = {"beam": 4, "lenpen": 1.0, "max_len_a": 1.0, "max_len_b": 5, **options}
