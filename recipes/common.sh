@@ -56,7 +56,7 @@ languages() { # SRC-TGT: sets pair, source and target; names of BCP 47, whose ca
 }
 
 begin() { # ARGUMENT...: reads the options, makes the environment, takes the folder
-  local _name _given _path _sum _size _words=("$@") _own=" work data scale from until continue minutes gpus nodes node_rank master ${options-} "
+  local _name _given _path _words=("$@") _own=" work data scale from until continue minutes gpus nodes node_rank master ${options-} "
   root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
   toy=$root/data-prep/toy prep=$root/data-prep plugin=$root/vaswani_plugin
   work=$root/work/$recipe data='' scale=full from='' until='' continue='' finish='' minutes='' dry_run='' float32='' gpus='' nodes=1 node_rank=0 master=''
@@ -81,6 +81,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
   for _name in ${arch-} $(printf '%s\n' ${extra[@]+"${extra[@]}"} | awk 'arch { print } { arch = $0 == "--arch" }'); do
     grep -rqs "\"$_name\"" "$plugin/model" "$plugin/ancestors" || die "--arch $_name: no such architecture; \`vaswani archs\` lists them"
   done
+  if [[ -n ${pair-} && " ${extra[*]-} " =~ \ (-s|-t|--source-lang|--target-lang)[=\ ] ]]; then die "${BASH_REMATCH[1]}: this recipe's direction is that of --pair"; fi
   if [[ -n $data ]]; then data=$(cd -- "$data" && pwd -P); fi
   if [[ $work != /* ]]; then work=$PWD/$work; fi
   for _name in ${paths-}; do # in another folder the same name is another file
@@ -118,18 +119,15 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
     flock -w 5 8 || die "--work $work: another run is at work there; wait for it, or give another folder"
   fi
   _given="--data $data --scale $scale"
-  for _name in ${options-}; do _given+=" --${_name//_/-} ${!_name}"; done
+  for _name in ${options-}; do [[ $_name == nbest ]] || _given+=" --${_name//_/-} ${!_name}"; done # only its last step has it
   _given+=" -- ${extra[*]-}"
   [[ ! -f $work/.options || "$(<"$work/.options")" == "$_given" ]] ||
     die "--work $work was made with other options ($(tr '\n' ' ' <"$work/.options")): give another folder"
   printf '%s\n' "$_given" >"$work/.options"
-  while read -r _sum _size _path; do
-    [[ ! -f $_path || "$(cksum <"$_path")" == "$_sum $_size" ]] || die "$_path has changed since --work $work was made of it: give another folder"
-  done < <(sort -u "$work/.inputs" 2>/dev/null)
 }
 
-note() { # FILE: WORK/.inputs has the sums of what WORK was made of
-  printf '%s %s\n' "$(cksum <"$1")" "$1" >>"$work/.inputs"
+note() { # FILE: the step has read it, and will notice where it has changed
+  printf '%s %s\n' "$(cksum <"$1")" "$1" >>"$stamp.inputs"
 }
 
 leave() { exit $((128 + $(kill -l "$stopped"))); }
@@ -167,17 +165,16 @@ attempt() { # COMMAND...: in a process group of its own, so that a signal reache
 }
 
 step() { # NAME COMMAND...: does it once
-  local name=$1 stamp=$work/.steps/$1 key file
+  local name=$1 stamp=$work/.steps/$1 key file sum size
   log=$work/logs/$name$(if ((node_rank)); then echo ".node$node_rank"; fi).log
   shift
   if ((node_rank > 0)) && { [[ -n $finish ]] || ! is_training "$name"; }; then return; fi
-  if [[ $from == "$name" ]] || { [[ -n $continue ]] && is_training "$name"; }; then
-    if [[ -n $from ]]; then goes_on='the same command without --from'; fi
-    from='' again=1
-  fi
+  if [[ $from == "$name" ]] || { [[ -n $continue ]] && is_training "$name"; }; then goes_on="the same command${from:+ without --from}" from='' again=1; fi
   if [[ -n $dry_run ]]; then
     printf '%s' "$name:" && printf ' %q' "$@" && echo
-    if [[ $name == "$until" ]]; then exit 0; else return 0; fi
+    if [[ $name != "$until" ]]; then return 0; fi
+    [[ -z $from ]] || die "--from $from: no such step up to --until $until"
+    exit 0
   fi
   key=$(printf '%q ' "$@" && declare -f "$1" || true)
   key=${key/"--update-freq $batches "/--update-freq $in_all/workers } # another number of them goes on
@@ -192,6 +189,10 @@ step() { # NAME COMMAND...: does it once
       die "--finish: step $name has saved nothing yet"
     say "$name: ends here, as asked" && mv "$stamp.begun" "$stamp" && again=1
   fi
+  [[ -f $stamp ]] || rm -f "$stamp.inputs"
+  while read -r sum size file; do
+    [[ ! -f $file || "$(cksum <"$file")" == "$sum $size" ]] || die "$file has changed since step $name read it: give another --work, or --from $name"
+  done < <(cat "$stamp.inputs" 2>/dev/null || true)
   if [[ ! -f $stamp ]]; then
     say "$name"
     if [[ -f $stamp.begun || -n $continue ]]; then is_new=''; else is_new=1; fi
@@ -199,7 +200,7 @@ step() { # NAME COMMAND...: does it once
     if ((node_rank == 0)); then printf '%s\n' "$key" >"$stamp.begun"; fi
     attempt "$@"
     for file in "$@"; do
-      if [[ -f $file && $file != "$work"/* && $file != *.py ]]; then note "$file"; fi
+      if [[ -f $file && $file == /* && $file != "$work"/* && $file != *.py ]]; then note "$file"; fi
     done
     if ((node_rank == 0)); then mv "$stamp.begun" "$stamp"; fi
     current='' again=1 # the steps after it used what it has replaced

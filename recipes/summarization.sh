@@ -20,6 +20,7 @@ recipe=summarization corpus=scitldr options='corpus'
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"
+[[ " ${extra[*]-} " != *" --tokens-per-sample"* ]] || die "--tokens-per-sample: article and summary have their lengths in this recipe; edit its lines"
 
 format=scitldr lead=1 files=(train.jsonl dev.jsonl test.jsonl)
 if [[ $corpus == cnn-dailymail ]]; then

@@ -140,7 +140,7 @@ def test_scores_are_log_probabilities_of_the_models(world):
 
 def test_models_of_the_other_direction_score_its_lists_alone(world, rescore):
     state, backwards = load_checkpoint(world.lstm), world.folder / "backwards.pt"
-    state["cfg"]["task"] |= {"source_lang": "de", "target_lang": "en"}
+    state["task_state"] |= {"languages": ["de", "en"]}
     save_checkpoint(state, backwards)
     assert rescore(system=f"backwards={backwards}")[0] == 0
     code, _, err = rescore("--system", f"backwards={backwards}")

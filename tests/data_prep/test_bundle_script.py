@@ -161,7 +161,7 @@ def test_files_that_belong_to_another_model_are_refused(parts, run, tmp_path):
     assert not (tmp_path / "model").exists()
     path.write_text("".join([first, second, *others]))
     state = torch.load(parts / "averaged.pt")
-    state["cfg"]["task"] |= {"source_lang": "de", "target_lang": "en"}
+    state["task_state"] = (state.get("task_state") or {}) | {"languages": ["de", "en"]}
     torch.save(state, parts / "averaged.pt")
     assert "it is of de-en: give --pair de-en" in run(arguments(parts, tmp_path / "model"))
     assert run(arguments(parts, tmp_path / "model", "--pair", "de-en")) is None

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from vaswani_plugin.figures.attention_page import Explorer, page
+from vaswani_plugin.figures.attention_page import page
 from vaswani_plugin.inference.attention import Attention, HeadWeights
 
 EVIL = '</script><script>document.title="run"</script><img src=x onerror="document.title=1">'
@@ -82,12 +82,6 @@ def test_the_page_may_load_and_send_nothing():
     rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
     assert rules["default-src"] == "'none'"
     assert set(" ".join(rules.values()).split()) <= {"'none'", "'unsafe-inline'", "data:"}
-
-
-def test_in_a_notebook_the_page_stands_in_a_frame():
-    attention = make_attended()
-    ((tag, given),) = Parts(Explorer(attention)._repr_html_()).tags
-    assert tag == "iframe" and given["srcdoc"] == page(attention, START)
 
 
 def test_the_page_holds_the_weights():

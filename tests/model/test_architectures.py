@@ -207,7 +207,7 @@ def test_a_stock_architecture_parses_and_builds_under_our_defaults(task):
     assert cfg.optimizer._name == "vaswani_adam"
     assert cfg.criterion._name == "vaswani_label_smoothing"
     # The stock model's width has another name: the schedule is told that there is none.
-    assert cfg.lr_scheduler.d_model == 0
+    assert cfg.lr_scheduler.d_model is None
     model = models.build_model(cfg.model, task)
     assert type(model) is TransformerModel
     assert model.encoder.embed_tokens.weight.shape == (ROWS_OF_THE_MATRIX, 512)

@@ -50,15 +50,8 @@ def test_figures_are_those_after_the_warm_up():
     assert training.spread(row["tokens_per_second"] for row in rows) == expected
 
 
-def test_table_1_by_the_clock(capsys, tmp_path):
-    """A power law is fitted to the times of every layer, over n and over d, and drawn."""
+def test_the_power_of_a_layers_time_is_fitted():
     assert layers.fitted_power([8, 16, 64], [3.0, 12.0, 192.0]) == pytest.approx(2)
-    picture = tmp_path / "times.png"
-    layers.main(["--lengths", "8", "16", "--widths", "4", "8", "--r", "4", "--plot", str(picture)])
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    over_n, over_d = capsys.readouterr().out.strip().split("\n\n")
-    assert "ms at n" in over_n and "power of d" in over_d
-    assert all(name in table for table in (over_n, over_d) for name in layers.make_layers(4, 3, 2))
 
 
 def test_all_sides_train_the_same_model(tmp_path):

@@ -129,14 +129,16 @@ def test_a_name_in_another_folder_is_another_file(recipe, tmp_path):
     assert other.returncode == 1 and "made with other options" in other.stderr
     (tmp_path / "a" / "-text ü").write_text("b")
     changed = recipe(steps, "--files", "-text ü", cwd=tmp_path / "a")
-    assert changed.returncode == 1 and "a/-text ü has changed since --work" in changed.stderr
+    assert changed.returncode == 1 and "a/-text ü has changed since step copy" in changed.stderr
 
 
 def test_a_corpus_that_has_changed_is_refused(recipe, tmp_path):
-    for text, code in ((b"one\n", 0), (b"one\n", 0), (b"two\n", 1)):
-        (tmp_path / "train.en.gz").write_bytes(gzip.compress(text, mtime=0))
-        done = recipe('step raw to "$work/out" text "$data/train.en"\n', "--data", tmp_path)
+    steps = 'step raw to "$work/out" text "$data/train.en"\n'
+    for text, start, code in (("1\n", "", 0), ("1\n", "", 0), ("2\n", "", 1), ("2\n", "raw", 0)):
+        (tmp_path / "train.en.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+        done = recipe(steps, "--data", tmp_path, *(("--from", start) if start else ()))
         assert done.returncode == code and ("has changed since" in done.stderr) == bool(code)
+    assert (tmp_path / "-work ü" / "out").read_text() == "2\n"
 
 
 @pytest.mark.parametrize(
@@ -152,6 +154,7 @@ def test_a_corpus_that_has_changed_is_refused(recipe, tmp_path):
         (("--finish", "--continue", "9"), "give one of them"),
         (("--work", "/dev/null/{}"), "--work /dev/null/{}, "),
         (("--dry-run", "--", "--seed", "2", "--arch", "nonsense"), "--arch nonsense: no such"),
+        (("--from", "b", "--until", "a"), "--from b: no such step up to --until a"),
         (("--until", "binarise"), "--from or --until binarise: no such step; --dry-run lists them"),
     ],
 )
@@ -173,6 +176,8 @@ def test_mistaken_options_are_one_line(recipe, args, part):
         ("own_text", ("--train", "a.de", "a.en", "--init-from", "."), "no model of de-en: give "),
         ("own_text", ("--train", "a.en", "a.de", "--init-from", "."), "with its model.pt"),
         ("own_text", ("--train", "a.de", "a.en", "--", "--max-epoch", 3), "give --max-update"),
+        ("multi30k", ("--", "-s", "de", "-t", "en"), "-s: this recipe's direction is"),
+        ("summarization", ("--", "--tokens-per-sample", 9), "have their lengths in this recipe"),
     ],
 )
 def test_what_would_train_otherwise_is_refused(name, args, part, tmp_path):

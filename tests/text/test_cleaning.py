@@ -209,6 +209,7 @@ PAIRED = b"".join(b"Question %d?\tAnswer %d.\n" % (n % 20, n) for n in range(100
         ({"a": b"x\n" * 30}, "--train a", "a:1: another number of columns: 30 of 30 pairs"),
         ({"a": b"7\tx\ty\n" * 30}, "--train a", "or name these columns, such as --columns 2,3"),
         ({"a": b"7\tx\ty\n"}, "--train a --columns 2,4", "--columns: a has 3 columns"),
+        ({"a": b"7\tx\n"}, "--train a --columns 1,3", "--columns: a has 2 columns"),
         ({"a": b"7\tx\ty\n"}, "--train a --columns 0,1", "--columns 0,1: give two numbers"),
         ({"a.bb": b"x\n", "a.aa": b"y\n"}, "--train a.bb a.aa", "a.bb is not aa by its name"),
         ({"a.aa": b"x\n", "b.de.gz": b""}, "--train a.aa b.de.gz", "b.de.gz is not bb by"),

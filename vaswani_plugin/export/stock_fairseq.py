@@ -269,9 +269,9 @@ def import_stock(
     task |= {name: config[name] for name in config if name.endswith("_positions")}
     task |= {"_name": TRANSLATION, "source_lang": languages[0], "target_lang": languages[1]}
     task["data"] = str(data_bin)
-    digests = {"source": source.digest(), "target": target.digest()}
+    digests = {DIGESTS: {"source": source.digest(), "target": target.digest()}}
     model, updates = {"_name": TRANSFORMER, **config}, updates_of(state) or 0
-    made = checkpoint_of(weights, model, task, updates, {DIGESTS: digests})
+    made = checkpoint_of(weights, model, task, updates, digests | {"languages": [*languages]})
     save_checkpoint(made, output)
     return config
 

@@ -64,13 +64,10 @@ _PICKLE_START = b"\x80"  # files of PyTorch before 1.6, which hold no checksums
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Read a fairseq checkpoint to the CPU; a `.safetensors` file needs its config.json beside it.
+    """Read a fairseq checkpoint to the CPU: a dictionary, whose "model" maps names to tensors.
 
-    Returns:
-        The dictionary of the file; its "model" maps names to tensors.
-
-    Raises:
-        UserError: it would run code, is damaged, or is no fairseq checkpoint; names the file.
+    A `.safetensors` file needs its config.json beside it. A `UserError` names a file that would run
+    code, is damaged, or is no fairseq checkpoint.
     """
     if path.suffix == ".safetensors":
         return _load_safetensors(path)
@@ -83,6 +80,9 @@ def load_checkpoint(path: Path) -> Checkpoint:
         raise UserError(f"{path}: it {why_unreadable(error)}") from error
     if not (isinstance(state, dict) and state.get("model")):
         raise UserError(f"{path}: no fairseq checkpoint: it holds no model")
+    languages = (state.get("task_state") or {}).get("languages")  # also where no flag told them
+    if languages and state.get("cfg"):
+        state["cfg"]["task"] |= dict(zip(("source_lang", "target_lang"), languages, strict=True))
     return state
 
 

@@ -134,11 +134,10 @@ class CTranslate2Engine:
     def _decode(
         self, sources: list[list[str]], options: SearchOptions, forbid: bool = False
     ) -> list[list[Hypothesis]]:
-        """Hypotheses of a batch.
+        """Hypotheses of a batch, without those that are empty or hold padding.
 
-        CTranslate2 also removes forbidden tokens from the softmax, unlike our search. So empty
-        outputs and outputs with padding are dropped afterwards. If no output remains, the sentence
-        is decoded again with both forbidden.
+        CTranslate2 would also remove forbidden tokens from the softmax, unlike our search: only a
+        sentence of which no output remains is decoded again, with both forbidden.
         """
         # Greedy search has no use for patience: all hypotheses would be the same.
         patience = PATIENCE if options.beam > 1 else 1

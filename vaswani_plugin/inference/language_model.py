@@ -239,10 +239,10 @@ class LanguageModel(Pretrained):
             The score; for several texts a list, in their order.
 
         Raises:
-            UserError: a text is longer than the model's positions, or the model was trained to
-                summarize.
+            UserError: a text beyond the model's positions, or a model trained to summarize.
         """
         self.require_whole_texts()
+        use_threads(self.threads)
         coded = list(map(self.coder.encode, [texts] if isinstance(texts, str) else texts))
         for number, tokens in enumerate(coded, start=1):
             if len(tokens) >= self.positions:
@@ -279,8 +279,7 @@ class LanguageModel(Pretrained):
             token, a word, a character and a byte.
 
         Raises:
-            UserError: windows that don't fit the model, an empty text, or a model that was trained
-                to summarize.
+            UserError: windows that don't fit, an empty text, or a model trained to summarize.
         """
         lines = text.removesuffix("\n").split("\n") if isinstance(text, str) else list(text)
         lines = [check_text(line, f"line {n}") for n, line in enumerate(lines, start=1)]
@@ -299,10 +298,10 @@ class LanguageModel(Pretrained):
 
     def window_size(self, tokens_per_sample: int | None = None) -> int:
         """Tokens of a window, context included; None: as in training. At most the positions."""
-        size = tokens_per_sample or min(self.tokens_per_sample, self.positions)
-        if size > self.positions:
+        size = tokens_per_sample
+        if size is not None and not 1 <= size <= self.positions:
             raise UserError(f"tokens_per_sample {size}: the model has {self.positions} positions")
-        return size
+        return size or min(self.tokens_per_sample, self.positions)
 
     def stream_scorer(self, numbers: NDArray[np.int64]) -> StreamScorer:
         """Prepare to score a stream in windows; errors are those of `require_whole_texts`."""

@@ -44,6 +44,7 @@ REMEDIES = {
 """By rule, the remedy if it drops most of a file. Repeated lines are no fault of a file."""
 
 Pair = tuple[str, str]
+Columns = tuple[int, int] | None
 Keys = tuple[int, int]
 
 
@@ -110,13 +111,13 @@ def sentence_key(sentence: str) -> int:
 
 
 def read_rows(
-    paths: tuple[str, ...], languages: Pair, columns: tuple[int, int] | None = None
+    paths: tuple[str, ...], languages: Pair, columns: Columns = None, is_held_out: bool = False
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yields (FILE:LINE, (source, target)) of two files, or of one with tab-separated columns.
 
-    `columns` are the numbers of these two, from 0, in a file of more. Without them a first line
-    with the languages' names (or "source" and "target") names the columns; otherwise there must be
-    two. A row that has another number of columns than the first one has no texts.
+    `columns` are the numbers of these two, from 0; a file `is_held_out` may have just these two.
+    Without them a first line with the languages' names (or "source" and "target") names the
+    columns; otherwise there must be two. A row of other columns than the first one has no texts.
     """
     if len(paths) > 2:
         raise UserError(f"{' '.join(paths)}: give two files, or one with a column a side")
@@ -130,7 +131,7 @@ def read_rows(
     count = 2
     for number, row in enumerate(rows, start=1):
         if number == len(paths) == 1:
-            if len(row) == 2 <= max(source, target):  # the columns are another file's
+            if is_held_out and len(row) == 2 <= max(source, target):  # the columns are another's
                 columns, source, target = None, 0, 1
             names = [name.strip().lower() for name in row]
             heading = next((each for each in headings if set(each) <= set(names)), None)
@@ -152,7 +153,7 @@ def prepare_pairs(
     output: Path,
     max_length: int = 1000,
     max_ratio: float = 3.0,
-    columns: tuple[int, int] | None = None,
+    columns: Columns = None,
 ) -> dict[str, Any]:
     """Cleans a corpus and divides it into OUTPUT/SPLIT.LANGUAGE; returns the report.
 
@@ -191,7 +192,7 @@ def prepare_pairs(
         count = 0
         dropped: dict[str, dict[str, Any]] = {}
         seen: set[Keys] = set()
-        rows = read_rows(files[name], languages, columns)
+        rows = read_rows(files[name], languages, columns, is_held_out=True)
         for count, (place, sides) in enumerate(rows, start=1):  # noqa: B007
             rule: str | None = COLUMNS
             if sides:

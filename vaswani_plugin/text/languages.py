@@ -48,6 +48,6 @@ def trained_languages(task: Mapping[str, Any], data: Path) -> tuple[str, str]:
     told = [task[key] for key in ("source_lang", "target_lang") if task.get(key)]
     source, target = told if len(told) == 2 else (not told and languages_of(data)) or ("", "")
     if not source:
-        advice = "`vaswani import` takes --source-lang and --target-lang"
+        advice = "`vaswani import` takes both --source-lang and --target-lang"
         raise UserError(f"neither it nor the files of {data} name its languages; {advice}")
     return source, target

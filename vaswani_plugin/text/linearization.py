@@ -26,7 +26,7 @@ openings in a row; then a placeholder must follow. So n words take at most
 ``n * (2 * MAX_OPENINGS + 1)`` symbols, and a prefix with `depth` open brackets and r remaining
 words can be completed in ``depth + r`` symbols.
 
-White space within a word or a label would split it (a CRAFT word is "Xpd TTD"). It is escaped as
+White space within a word or a label would split it (such as "Xpd TTD"). It is escaped as
 ``\u2423``, its hexadecimal number and ``;``, here ``Xpd\u242320;TTD``.
 
 The words become units of the model in one of two codings; the symbols have a dictionary of their

@@ -177,13 +177,13 @@ def clean(tree: Tree) -> Tree | None:
     labels, indices and gapping are removed from labels and tags (NP-SBJ-1 and NP=2 become NP). The
     root gets the same symbol in all trees. Unary chains stay, also new ones (an NP over an NP).
     Invisible characters, and no-break and thin spaces around a word, which occur in CRAFT, are
-    removed: a parser reads words without them.
+    removed, and so is a word that is nothing else: a parser reads words without them.
     """
     kept: list[Symbol] = []
     for symbol in tree:
         if isinstance(symbol, Leaf):
-            if symbol.tag != EMPTY_TAG:
-                word = remove_invisible(symbol.word).strip() or symbol.word
+            word = remove_invisible(symbol.word).strip()
+            if word and symbol.tag != EMPTY_TAG:
                 kept.append(Leaf(strip_functions(symbol.tag), word))
         elif isinstance(symbol, Open):
             kept.append(Open(strip_functions(symbol.label)))

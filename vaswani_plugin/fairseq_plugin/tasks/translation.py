@@ -92,8 +92,8 @@ class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, T
         """Load a checkpoint's state; refuse the other direction, unless flags choose it."""
         source, target = self.cfg.source_lang, self.cfg.target_lang
         if state_dict.get(LANGUAGES) == [target, source] and not self.is_chosen:
-            advice = f"give --source-lang {target} --target-lang {source}"
-            raise UserError(f"the checkpoint is of {target}-{source}: {advice}")
+            advice = f"give --source-lang {target} --target-lang {source}, or to fine-tune it the"
+            raise UserError(f"the checkpoint is of {target}-{source}: {advice} new ones")
         super().load_state_dict({**state_dict, LANGUAGES: [source, target]})
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs) -> None:
@@ -190,6 +190,8 @@ class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, T
         args = self.complete_decoding(args)
         extra = dict(extra_gen_cls_kwargs or {})
         if getattr(args, "replace_unk", None) is not None:
+            if getattr(args, "print_alignment", None) == "soft":
+                raise UserError("--replace-unk needs hard alignments: drop --print-alignment soft")
             args.print_alignment = "hard"
         # models return their attention in incremental decoding, or save the work
         for decoder in (model.decoder for model in models if hasattr(model, "decoder")):
