@@ -81,7 +81,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
   for _name in ${arch-} $(printf '%s\n' ${extra[@]+"${extra[@]}"} | awk 'arch { print } { arch = $0 == "--arch" }'); do
     grep -rqs "\"$_name\"" "$plugin/model" "$plugin/ancestors" || die "--arch $_name: no such architecture; \`vaswani archs\` lists them"
   done
-  if [[ -n ${pair-} && " ${extra[*]-} " =~ \ (-s|-t|--source-lang|--target-lang)[=\ ] ]]; then die "${BASH_REMATCH[1]}: this recipe's direction is that of --pair"; fi
+  if [[ -n ${pair+x} && " ${extra[*]-} " =~ \ (-s|-t|--source-lang|--target-lang)[=\ ] ]]; then die "${BASH_REMATCH[1]}: this recipe's direction is that of --pair"; fi
   if [[ -n $data ]]; then data=$(cd -- "$data" && pwd -P); fi
   if [[ $work != /* ]]; then work=$PWD/$work; fi
   for _name in ${paths-}; do # in another folder the same name is another file
