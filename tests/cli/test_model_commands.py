@@ -153,4 +153,4 @@ def test_an_imported_checkpoint_is_one_of_ours(stock_checkpoint, toy_data_bin, t
         checkpoint_utils.load_model_ensemble_and_task([str(output)], arg_overrides=data)
     (tmp_path / "empty").mkdir()
     error = vaswani(*given, tmp_path / "empty").error
-    assert "name its languages; `vaswani import` takes --source-lang" in error
+    assert "name its languages; `vaswani import` takes both --source-lang" in error
