@@ -93,8 +93,7 @@ def sentences(path: str, wanted: list[str]) -> Iterator[str]:
     """Yields the sentences of a file, of the text with the wanted names."""
     content = "\n".join(read_text(path, returns_inside=True))
     marked = _HIDDEN.sub(lambda m: html.escape(m[1] or "\n" * m[0].count("\n")), content)
-    marked = re.sub(r"(?i)<seg\b([^>]*)/>", r"<seg\1></seg>", marked)
-    every = list(segments(path, marked))
+    every = list(segments(path, re.sub(r"(?i)<seg\b([^>]*)/>", r"<seg\1></seg>", marked)))
     if not every:
         if content.lstrip().startswith(("<?xml", "<!DOCTYPE")):
             raise UserError(f"{path}: an XML file without <seg>, whose text isn't known")

@@ -2,10 +2,10 @@
 
     split_groups.py all.en all.de --output raw --train 0 --valid 2000 --test 2000
 
-Pairs that share a sentence on either side, directly or through other pairs, form a group, and a
-group stays together. Sentences are equal here if their letters and digits are, without regard to
-case. Repeated pairs are dropped. Small groups go to test, then to valid, until these have the pairs
-that are wanted. The rest, or its first N pairs, is train. The same text gives the same splits.
+Pairs that share a sentence on either side, directly or through others, form a group and stay
+together. Sentences are equal here if their letters and digits are, in any case. Repeated pairs are
+dropped. Small groups go to test, then to valid, until these have the pairs that are wanted. The
+rest, or its first N pairs, is train. The same text gives the same splits.
 """
 
 import unicodedata
@@ -63,13 +63,14 @@ def split(pairs: list[Pair], sizes: dict[str, int]) -> dict[str, list[Pair]]:
         taken: list[int] = []
         while len(taken) < size:
             if not small:
-                few = f"too few pairs that share no sentence with many others ({total} in all)"
-                raise UserError(f"{size} pairs for {name}: the corpus has {few}: ask for fewer")
+                raise UserError(f"--{name} {size}: only {total} pairs share no sentence with many")
             taken += small.pop(0)[1]
         place |= dict.fromkeys(taken, name)
     splits: dict[str, list[Pair]] = {name: [] for name in (*sizes, "train")}
     for number, pair in enumerate(pairs):
         splits[place.get(number, "train")].append(pair)
+    if not splits["train"]:
+        raise UserError("nothing is left to train on: ask for fewer held-out pairs")
     return splits
 
 

@@ -2,7 +2,7 @@
 #
 # What the recipes share. A recipe names itself and its own options, begins, and does its steps:
 #
-#   recipe=multi30k pair=en-de options=pair paths=''  # paths: its options that are files or folders
+#   recipe=multi30k pair=en-de options=pair later='' paths=''  # later: may change in the same WORK; paths: files or folders
 #   source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 #   begin "$@"
 #   step tokenize every raw tok python "$prep/normalize_tokenize.py" --language {}
@@ -56,7 +56,7 @@ languages() { # SRC-TGT: sets pair, source and target; names of BCP 47, whose ca
 }
 
 begin() { # ARGUMENT...: reads the options, makes the environment, takes the folder
-  local _name _given _path _words=("$@") _own=" work data scale from until continue minutes gpus nodes node_rank master ${options-} "
+  local _name _given _path _words=("$@") _own=" work data scale from until continue minutes gpus nodes node_rank master ${options-} ${later-} "
   root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
   toy=$root/data-prep/toy prep=$root/data-prep plugin=$root/vaswani_plugin
   work=$root/work/$recipe data='' scale=full from='' until='' continue='' finish='' minutes='' dry_run='' float32='' gpus='' nodes=1 node_rank=0 master=''
@@ -119,7 +119,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
     flock -w 5 8 || die "--work $work: another run is at work there; wait for it, or give another folder"
   fi
   _given="--data $data --scale $scale"
-  for _name in ${options-}; do [[ $_name == nbest ]] || _given+=" --${_name//_/-} ${!_name}"; done # only its last step has it
+  for _name in ${options-}; do _given+=" --${_name//_/-} ${!_name}"; done
   _given+=" -- ${extra[*]-}"
   [[ ! -f $work/.options || "$(<"$work/.options")" == "$_given" ]] ||
     die "--work $work was made with other options ($(tr '\n' ' ' <"$work/.options")): give another folder"

@@ -16,7 +16,7 @@ recipe=translation_as_completion pair=en-de arch='' options='pair arch'
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"
-[[ " ${extra[*]-} " != *" --tokens-per-sample"* ]] || die "--tokens-per-sample: article and summary have their lengths in this recipe; edit its lines"
+[[ " ${extra[*]-} " != *" --tokens-per-sample"* ]] || die "--tokens-per-sample: source and target have their lengths in this recipe; edit its lines"
 if [[ -z $data ]]; then
   is_tiny || die "--data DIR: give {train,valid,test}.$source and .$target, such as work/multi30k/raw"
   data=$toy/$(toy_pair)

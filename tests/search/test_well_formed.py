@@ -31,7 +31,7 @@ def tables_and_names(labelled):
 def allowed(tracker, number, names, beams):
     """The set of names that may come after each hypothesis of each sentence."""
     log_p = torch.zeros(len(tracker.limits), beams, len(names))
-    tracker(log_p, Step(number, torch.arange(len(tracker.limits)), None))
+    tracker(log_p, Step(number, torch.arange(len(tracker.limits)), None, None))
     return [
         [{names[n] for n in row.gt(-torch.inf).nonzero()[:, 0].tolist()} for row in rows]
         for rows in log_p

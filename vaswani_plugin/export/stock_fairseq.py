@@ -21,7 +21,8 @@ from vaswani_plugin.export import exported_model
 from vaswani_plugin.export.checkpoints import save_checkpoint, updates_of
 from vaswani_plugin.export.exported_model import SIDES, Weights
 from vaswani_plugin.files.outputs import check_outputs
-from vaswani_plugin.inference.checkpoints import DIGESTS, TASKS, Checkpoint, load_checkpoint, naming
+from vaswani_plugin.inference import checkpoints
+from vaswani_plugin.inference.checkpoints import TASKS, Checkpoint, load_checkpoint, naming
 from vaswani_plugin.model.build import WithoutInitialWeights
 from vaswani_plugin.model.configuration import Configuration, flag
 from vaswani_plugin.model.families import TRANSFORMER, TRANSLATION, TRANSLATOR, family_of
@@ -269,9 +270,10 @@ def import_stock(
     task |= {name: config[name] for name in config if name.endswith("_positions")}
     task |= {"_name": TRANSLATION, "source_lang": languages[0], "target_lang": languages[1]}
     task["data"] = str(data_bin)
-    digests = {DIGESTS: {"source": source.digest(), "target": target.digest()}}
+    digests = {"source": source.digest(), "target": target.digest()}
+    task_state = {checkpoints.DIGESTS: digests, checkpoints.LANGUAGES: [*languages]}
     model, updates = {"_name": TRANSFORMER, **config}, updates_of(state) or 0
-    made = checkpoint_of(weights, model, task, updates, digests | {"languages": [*languages]})
+    made = checkpoint_of(weights, model, task, updates, task_state)
     save_checkpoint(made, output)
     return config
 

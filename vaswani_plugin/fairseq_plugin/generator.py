@@ -72,9 +72,10 @@ def allow_only(choose: Callable[[int, Tensor], list[int]]) -> Constraint:
 
     def constrain(log_probabilities: Tensor, step: Step) -> None:
         banned = torch.ones_like(log_probabilities, dtype=torch.bool)
+        history = torch.cat((step.start.expand(*banned.shape[:2], 1), step.history), dim=2)
         for place, sentence in enumerate(step.sentences.tolist()):
             for beam in range(log_probabilities.size(1)):
-                banned[place, beam, choose(sentence, step.history[place, beam])] = False
+                banned[place, beam, choose(sentence, history[place, beam])] = False
         log_probabilities.masked_fill_(banned, -torch.inf)
 
     return constrain

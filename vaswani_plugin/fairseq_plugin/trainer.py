@@ -27,7 +27,7 @@ from vaswani_plugin.inference.checkpoints import mismatches_explained
 
 logger = logging.getLogger(__name__)
 
-LOW_OR_HIGH_IS_GOOD = ("loss", "nll_loss", "ppl"), ("bleu", "chrf", "accuracy")
+LOW_IS_GOOD, HIGH_IS_GOOD = ("loss", "nll_loss", "ppl"), ("bleu", "chrf", "accuracy")
 
 
 class NonfiniteNorm(Exception):
@@ -61,7 +61,7 @@ class VaswaniTrainer(Trainer):
             raise UserError("--fp16 needs a GPU: give --amp or --bf16")
         metric = cfg.checkpoint.best_checkpoint_metric
         is_high = cfg.checkpoint.maximize_best_checkpoint_metric
-        if metric in LOW_OR_HIGH_IS_GOOD[not is_high]:
+        if metric in (LOW_IS_GOOD if is_high else HIGH_IS_GOOD):
             way = f"{'drop' if is_high else 'add'} --maximize-best-checkpoint-metric"
             raise UserError(f"--best-checkpoint-metric {metric} would keep the worst: {way}")
         workers = int(os.environ["WORLD_SIZE"]) if is_under_torchrun() else 1

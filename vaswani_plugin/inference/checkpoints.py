@@ -80,7 +80,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
         raise UserError(f"{path}: it {why_unreadable(error)}") from error
     if not (isinstance(state, dict) and state.get("model")):
         raise UserError(f"{path}: no fairseq checkpoint: it holds no model")
-    languages = (state.get("task_state") or {}).get("languages")  # also where no flag told them
+    languages = (state.get("task_state") or {}).get(LANGUAGES)  # also where no flag told them
     if languages and state.get("cfg"):
         state["cfg"]["task"] |= dict(zip(("source_lang", "target_lang"), languages, strict=True))
     return state
@@ -151,8 +151,8 @@ def _load_safetensors(path: Path) -> Checkpoint:
     }
 
 
-DIGESTS = "dictionary_sha256"
-"""Where a task's part of a checkpoint has the digests of its dictionaries, by side."""
+DIGESTS, LANGUAGES = "dictionary_sha256", "languages"
+"""Where a task's part of a checkpoint has its dictionaries' digests, by side, and its languages."""
 TASKS: dict[type[AnySettings], tuple[str, ...]] = {
     Settings: (families.TRANSLATION, "translation"),
     TreeSettings: (families.PARSING,),

@@ -201,10 +201,7 @@ class CTranslate2Engine:
 
 
 def _forget_in_child() -> None:
-    """Let a forked child load its models again: it has none of CTranslate2's threads.
-
-    The old objects are never deleted there, as they would wait for their threads.
-    """
+    """Let a forked child load its models again; the old objects would wait for their threads."""
     for engine in LOADED:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine._translator))
         engine._load = partial(engine._load, intra_threads=1)

@@ -56,7 +56,8 @@ class Step(NamedTuple):
 
     number: int  # of tokens of every unfinished hypothesis
     sentences: Tensor  # their numbers in the original batch, (b,)
-    history: Tensor  # the start and the tokens so far, (b, W, 1 + T)
+    history: Tensor  # the tokens so far, (b, W, T), without the start
+    start: Tensor  # the token before the first one, (1, 1, 1)
     part: slice = slice(None)  # rows of these sentences among all unfinished ones
 
 
@@ -328,8 +329,7 @@ class BeamSearch:
         if forced is not None:
             torch.where(forced.ne(search.pad)[:, None, None], log_p, free, out=log_p)
         for constrain in (*search.constraints, *self.trackers):
-            tokens = torch.cat((self.start.expand(*history.shape[:2], 1), history), dim=2)
-            constrain(log_p, Step(number, self.sentences[part], tokens, part))
+            constrain(log_p, Step(number, self.sentences[part], history, self.start, part))
         if forced is not None or number >= self.least_limit:
             is_last = self.limits[part] <= number
             # padding leaves a sentence free, but where it is what ends one

@@ -10,7 +10,6 @@ Two sentences are the same if they are equal in Unicode's form NFC, apart from s
 
 import hashlib
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -22,7 +21,7 @@ from typing import Any
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.files.lines import read_pairs, read_text
 from vaswani_plugin.files.outputs import write_atomically
-from vaswani_plugin.text.raw_text import canonical
+from vaswani_plugin.text.raw_text import canonical, composed
 
 MOST_CHARACTERS = 1000  # of a word, as in clean-corpus-n.perl
 MOST_DROPPED = 0.5  # share of a file that a rule may drop; if it drops more, the file is wrong
@@ -107,7 +106,7 @@ def short_hash(text: str) -> int:
 
 def sentence_key(sentence: str) -> int:
     """Returns a hash that is the same for equal sentences."""
-    return short_hash(" ".join(unicodedata.normalize("NFC", sentence).lower().split()))
+    return short_hash(" ".join(composed(sentence).lower().split()))
 
 
 def read_rows(

@@ -11,6 +11,7 @@ Burmese, and the visible signs of class Cf (Arabic number signs).
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from vaswani_plugin.errors import UserError
 
@@ -60,9 +61,12 @@ def remove_invisible(line: str) -> str:
     return line
 
 
+composed = partial(unicodedata.normalize, "NFC")  # letter and accent as one character
+
+
 def canonical(line: str) -> str:
-    """Returns a line as word pieces read it: as `remove_invisible` does, in Unicode's form NFC."""
-    return unicodedata.normalize("NFC", remove_invisible(line))
+    """Returns a line without invisible characters that mean nothing, in Unicode's form NFC."""
+    return composed(remove_invisible(line))
 
 
 _CHINESE = frozenset(("cmn", "gan", "hak", "lzh", "nan", "wuu", "yue"))

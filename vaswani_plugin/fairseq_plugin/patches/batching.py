@@ -1,4 +1,4 @@
-"""fairseq's `data_utils_fast`, without batches of fixed shapes, and `token_block_utils_fast`."""
+"""`data_utils_fast`, without batches of fixed shapes, and `token_block_utils_fast`, in NumPy."""
 
 import sys
 from collections.abc import Callable

@@ -28,7 +28,7 @@ def allow_harmless_globals() -> None:
 def refuse_unusable_checkpoints() -> None:
     """A flipped bit changes a weight; what is no checkpoint fails without the file's name.
 
-    PyTorch does not verify its checksums. Of a file that would run code the message names what.
+    PyTorch verifies no checksums. The refusal of a file that would run code names what it calls.
 
     Upstream: #5610.
     """

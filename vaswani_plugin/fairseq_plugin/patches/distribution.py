@@ -54,7 +54,7 @@ def is_under_torchrun() -> bool:
 def start_workers() -> None:
     """``--distributed-world-size 2`` trains nothing on a CPU, with exit code 0.
 
-    fairseq starts one a GPU. Now they start on a CPU, too, with gloo; the exit code is a worker's.
+    fairseq starts a worker a GPU, so none there. Now it does, by gloo; one that fails ends all.
 
     Upstream: #2879.
     """

@@ -82,7 +82,7 @@ def _digest(iterator: EpochBatchIterator) -> str:
 def restart_stopwatches_on_resume() -> None:
     """A resumed training logs `wall` 0, however long it takes.
 
-    The checkpoint's stopwatches stand still. A recipe's result.json adds `wall` of all starts.
+    Loading a checkpoint stops fairseq's stopwatches. A recipe adds up `wall` of all starts.
     """
 
     @patch(meters.StopwatchMeter, "load_state_dict")

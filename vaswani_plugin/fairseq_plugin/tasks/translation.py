@@ -24,6 +24,7 @@ from sacrebleu.metrics.bleu import BLEUScore
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
 from vaswani_plugin.fairseq_plugin.tasks import _common
+from vaswani_plugin.inference.checkpoints import LANGUAGES
 from vaswani_plugin.model.configuration import flag, option
 from vaswani_plugin.search.options import PAPER_DECODING, PARSER_DECODING, SearchOptions
 from vaswani_plugin.search.well_formed import Grammar
@@ -32,7 +33,6 @@ from vaswani_plugin.text.languages import languages_of
 logger = logging.getLogger(__name__)
 sample_logger = logging.getLogger("sample")
 
-LANGUAGES = "languages"  # of a task's state: source, target
 BEYOND_OUR_SEARCH = {"constraints": False, "match_source_len": False, "diversity_rate": -1.0}
 """Options that only fairseq's generator supports, with the values at which they are not used."""
 
