@@ -103,6 +103,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
   ((nodes == 1)) || [[ $master == *:* ]] || die "--nodes $nodes: needs --master HOST:PORT, the address of node 0"
   workers=$((nodes * (gpus > 0 ? gpus : 1)))
   if ((gpus == 0)); then cpu=1; fi
+  if ((workers == 1)) && [[ " ${extra[*]-} " =~ \ --distributed-world-size[=\ ]([1-9][0-9]*)\  ]]; then workers=${BASH_REMATCH[1]}; fi
   if [[ -n $dry_run ]]; then return; fi
   trap ended EXIT
   # shellcheck disable=SC2064
@@ -276,6 +277,8 @@ train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its l
   if is_tiny; then
     more=(--max-update 20 --max-tokens 2048 --update-freq 1)
     [[ $* == *--lr-scheduler* ]] || more+=(--warmup-updates 10)
+  elif ((workers > 1)) && [[ " $* " != *" --update-freq "* && " $* " =~ \ --(max-tokens|batch-size)\ ([0-9]+)\  ]]; then
+    more=("--${BASH_REMATCH[1]}" $((BASH_REMATCH[2] / workers))) # the batch of an update is meant for one worker
   fi
   more+=(${extra[@]+"${extra[@]}"})
   if [[ -n $continue ]]; then more+=(--max-update "$continue"); fi

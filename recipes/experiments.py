@@ -50,7 +50,7 @@ from vaswani_plugin.files.lines import read_lines  # noqa: E402
 from vaswani_plugin.files.outputs import write_atomically, write_json  # noqa: E402
 from vaswani_plugin.files.programs import run  # noqa: E402
 from vaswani_plugin.metrics.bleu import tokenized_score  # noqa: E402
-from vaswani_plugin.metrics.segments import read_generate_output  # noqa: E402
+from vaswani_plugin.metrics.segments import read_segments  # noqa: E402
 from vaswani_plugin.text.binary import read_numbers  # noqa: E402
 from vaswani_plugin.text.languages import trained_languages  # noqa: E402
 from vaswani_plugin.text.training_log import read_training  # noqa: E402
@@ -115,7 +115,8 @@ class Runner:
             gpus = ",".join(str(number * each + gpu) for gpu in range(each))
             cores = os.environ.get("OMP_NUM_THREADS") or str(max(1, usable // args.parallel))
             self.devices.put({"CUDA_VISIBLE_DEVICES": gpus} if each else {"OMP_NUM_THREADS": cores})
-        self.device_flags = ["--distributed-world-size", str(each)] if each else ["--cpu"]
+        self.device_flags = [] if each else ["--cpu"]
+        self.workers = ["--distributed-world-size", str(max(1, each))]  # of a training
         self.running: set[subprocess.Popen] = set()
         self.is_stopped = False
 
@@ -161,7 +162,7 @@ class Runner:
             plugin = str(ROOT / "vaswani_plugin")
             command = ["fairseq-train", str(self.args.data), "--user-dir", plugin]
             command += ["--save-dir", str(folder / "checkpoints"), "--no-progress-bar"]
-            command += ["--log-format", "json", *self.device_flags, *flags]
+            command += ["--log-format", "json", *self.workers, *self.device_flags, *flags]
             self.execute(command, log)
             training = read_training(read_lines(log), str(log))
             if not training.valid:
@@ -196,8 +197,10 @@ class Runner:
             command += ["-s", pair[0], "-t", pair[1], *self.device_flags, *row.translate]
             self.execute(command, part)
             part.rename(output)
-        generated = read_generate_output(output)
-        return tokenized_score(generated.hypotheses, [generated.references])
+        generated = read_segments(None, output, None, tokenized=True)
+        for warning in generated.warnings:
+            say(warning)
+        return tokenized_score(generated.hypotheses, generated.references)
 
     def costs(self, names: list[str]) -> list[list[dict[str, float]]]:
         """By training FLOPs, minutes and BLEU at each validation; none without --eval-bleu."""

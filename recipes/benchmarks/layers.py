@@ -9,7 +9,6 @@ other programs may use the machine too.
 """
 
 import argparse
-import json
 import math
 import time
 from collections.abc import Callable
@@ -92,7 +91,6 @@ def main(argv: list[str] | None = None) -> None:
     add("--widths", type=int, nargs="+", default=[64, 128, 256, 512, 1024], metavar="D")
     add("--k", type=int, default=3, help="kernel of the convolution (default: 3)")
     add("--r", type=int, default=16, help="neighbourhood of restricted attention (default: 16)")
-    add("--output", type=Path, help="write the times as JSON")
     add("--plot", type=Path, help="draw the times")
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
@@ -106,8 +104,6 @@ def main(argv: list[str] | None = None) -> None:
         rows = [[name, *(1000 * s for s in seconds_of[name]), powers[name]] for name in seconds_of]
         headers = [f"ms at {axis}", *map(str, sizes), f"power of {axis}"]
         print(tabulate(rows, headers, floatfmt=".3g"), end="\n\n")
-    if args.output:
-        args.output.write_text(json.dumps({"k": args.k, "r": args.r, **result}), encoding="utf-8")
     if args.plot:
         draw(result, args.plot)
 

@@ -170,7 +170,9 @@ def test_mistaken_options_are_one_line(recipe, args, part):
     [
         ("wmt14_en_de", ("--gpus", 3), "meant for 8 GPUs; give 1, 2, 4 or 8 in all"),
         ("wmt14_en_fr", ("--gpus", 16), "meant for 8 GPUs"),
-        ("parsing", ("--setting", "paper", "--gpus", 16), "meant for 8 GPUs"),
+        ("parsing", ("--setting", "paper", "--gpus", 16, "--minutes", 9), "meant for 8 GPUs"),
+        ("parsing", ("--setting", "paper", "--scale", "full"), "such as -- --max-update 50000"),
+        ("seq2seq", ("--gpus", 3), "3 GPUs can't share 128 sentences"),
         ("lm", ("--corpus", "wikitext-103", "--gpus", 32), "for 16 GPUs; give 1, 2, 4, 8 or 16"),
         ("own_text", ("--train", "a.de", "a.en", "--data", "."), "by --train, not by --data"),
         ("own_text", ("--train", "a.de", "a.en", "--init-from", "."), "no model of de-en: give "),
@@ -307,6 +309,23 @@ def test_base_on_a_cpu_trains_in_bfloat16_where_it_is_fast(
     assert done.returncode == 0, done.stderr
     assert ("--amp" in (tmp_path / "w" / "logs" / "train.log").read_text()) is used
     assert done.stderr.count("products in bfloat16") == used
+
+
+@pytest.mark.parametrize(
+    ("batch", "flags", "expected"),
+    [
+        ("--max-tokens 8192", ("--gpus", 4), "2048"),
+        ("--batch-size 128", ("--gpus", 2, "--", "--patience", 3), "64"),
+        ("--max-tokens 8192", ("--cpu", "--", "--distributed-world-size", 2), "4096"),
+        ("--max-tokens 8192", ("--gpus", 4, "--", "--max-tokens", 99), "99"),
+    ],
+)
+def test_workers_share_the_batch_of_an_update(recipe, program, tmp_path, batch, flags, expected):
+    steps = f'PATH="$bin:$PATH"\nstep train train --arch x {batch} --seed 1\n'
+    done = recipe(steps, *flags, bin=program("fairseq-train", 'echo "$@"'))
+    assert done.returncode == 0, done.stderr
+    log = (tmp_path / "-work ü" / "logs" / "train.log").read_text()
+    assert log.rpartition(batch.split()[0])[2].split()[0] == expected
 
 
 def test_a_training_that_is_done_goes_on(recipe, program, tmp_path):

@@ -101,14 +101,14 @@ def test_who_starts_which_workers(monkeypatch, world, more, ranks):
 @pytest.mark.parametrize(
     ("command", "flags", "message"),
     [
-        (generate, ("--num-shards", "2"), "generate would take all sentences in each shard"),
+        (generate, ("--num-shards", "2"), "fairseq-generate takes no shards"),
+        (generate, ("--distributed-world-size", "2"), "fairseq-generate takes no shards"),
         (generate, ("--constraints",), "--constraints: only fairseq-interactive reads them"),
         (train, ("--num-shards", "2"), "train would take all sentences in each shard"),
     ],
 )
-def test_what_a_command_would_ignore(command, flags, message):
-    config, more = training_config, ("--arch", "vaswani_debug")
-    if command is generate:
-        config, more = generation_config, ("--path", "x")
+def test_what_a_command_would_ignore(monkeypatch, command, flags, message):
+    more = ("--arch", "vaswani_debug") if command is train else ("--path", "x")
+    monkeypatch.setattr("sys.argv", ["fairseq", "DATA", *more, *flags])
     with pytest.raises(UserError, match=message):
-        distributed_utils.call_main(config(*more, *flags), command.main)
+        command.cli_main()

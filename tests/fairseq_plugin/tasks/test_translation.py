@@ -61,13 +61,14 @@ def test_decoding_is_the_papers_unless_told(model, flags, expected):
     assert type(generator) is BeamSearchGenerator and settings(generator) == expected
 
 
-def test_a_configuration_that_no_parser_made_is_filled_up(model):
+def test_a_configuration_that_no_parser_made_is_filled_up(model, caplog):
     """That of --eval-bleu-args, a checkpoint's, or Hydra's: fairseq's defaults are no choice."""
     task = make_translation_task(SYMBOLS)
     args = argparse.Namespace(beam=2)
     assert settings(task.build_generator([model], args)) == (2, 0.6, 1.0, 50)
     for given in (GenerationConfig(), OmegaConf.structured(GenerationConfig)):
         assert settings(task.build_generator([model], given)) == (4, 0.6, 1.0, 50)
+        assert "beam 4, lenpen 0.6, max_len_a 1" in caplog.text
         given.beam, given.max_len_b = 3, 20
         assert settings(task.build_generator([model], given)) == (3, 0.6, 1.0, 20)
         assert (given.beam, given.lenpen) == (3, 1)  # it is the caller's

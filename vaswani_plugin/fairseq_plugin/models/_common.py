@@ -116,7 +116,10 @@ class TranslationModel(ProjectedLoss, models.FairseqEncoderDecoderModel):
 
     @classmethod
     def from_pretrained(cls, *args: Any, **chosen: Any) -> Any:
-        """fairseq's hub; its task's values hold where neither `chosen` nor a call of it has one."""
+        """fairseq's hub; its task's values hold where neither `chosen` nor a call of it has one.
+
+        The beam is always the call's: fairseq's `translate` and `generate` have 5, `sample` 1.
+        """
         hub = super().from_pretrained(*args, **chosen)
         if hasattr(hub.task, "complete_decoding"):
             values = vars(hub.task.complete_decoding(hub.cfg.generation))

@@ -185,6 +185,14 @@ def complete_command_lines() -> None:
             flags.source_lang, flags.target_lang = infer_language_pair(flags.data.split(":")[0])
             if flags.source_lang is None:
                 raise UserError("--tokenizer moses: give --source-lang and --target-lang")
+        if "--beam" in names and "--buffer-size" not in names:  # fairseq-generate
+            if flags.constraints is not None:
+                raise UserError("--constraints: only fairseq-interactive reads them, in each line")
+            if max(flags.num_shards, flags.distributed_world_size) > 1:
+                raise UserError(
+                    "--num-shards, --distributed-world-size: fairseq-generate takes no shards; "
+                    "split the text (`split -n l/2`), and give each part to a command of its own"
+                )
         if getattr(flags, "num_batch_buckets", 0):
             raise UserError("--num-batch-buckets is for TPUs, which need compiled code; drop it")
         if getattr(flags, "bf16", False) and "--tpu" not in arguments:

@@ -68,8 +68,6 @@ def start_workers() -> None:
                 f"--num-shards {shards}: {command} would take all sentences in each shard; split"
                 f" the text (`split -n l/{shards}`), and give each part to a command of its own"
             )
-        if command == "generate" and cfg.generation.constraints is not None:
-            raise UserError("--constraints: only fairseq-interactive reads them, behind each line")
         on_cpu = cfg.common.cpu or not torch.cuda.is_available()
         if on_cpu and distributed.distributed_backend == "nccl":
             distributed.distributed_backend = "gloo"

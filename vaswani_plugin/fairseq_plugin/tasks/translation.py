@@ -218,9 +218,13 @@ class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, T
         if isinstance(args, argparse.Namespace):
             return argparse.Namespace(**{**self.decoding, **vars(args)})
         options = {**(args if isinstance(args, Mapping) else vars(args))}
-        for name in () if self.cfg.get("decoding_is_complete", False) else self.decoding:
-            if options.get(name) == getattr(GenerationConfig, name):
-                options.pop(name, None)
+        if not self.cfg.get("decoding_is_complete", False):
+            stock = {n for n in self.decoding if options.get(n) == getattr(GenerationConfig, n)}
+            ours = ", ".join(f"{n} {self.decoding[n]}" for n in sorted(stock))
+            if stock:
+                hint = "task.cfg.decoding_is_complete=True takes what it says"
+                logger.warning(f"{ours}, where the configuration has fairseq's defaults; {hint}")
+            options = {n: value for n, value in options.items() if n not in stock}
         return argparse.Namespace(**{**self.decoding, **options})
 
     def _our_generator(self, models, args, extra: dict, prefix_allowed_tokens_fn=None):
