@@ -78,7 +78,7 @@ class NextWord(nn.Module):
         Returns (B, S + 1, D). After a sentence's last word comes the vector of its end of sentence.
         """
         first = first_tokens_of_words(source, self.ends_word, self.pad, self.eos)
-        return F.linear(pick_rows(memory, first), self.weight)
+        return F.linear(memory.take_along_dim(first[:, :, None], dim=1), self.weight)
 
     def forward(self, words: Tensor, written: Tensor) -> Tensor:
         """Select the vector that is added to the decoder's input at each position, (B, T, D).
@@ -86,12 +86,8 @@ class NextWord(nn.Module):
         `words` (B, S + 1, D) is of the method of that name; `written` (B, T) counts the words among
         the symbols up to each position.
         """
-        return pick_rows(words, written.clamp(max=words.size(1) - 1))
-
-
-def pick_rows(x: Tensor, numbers: Tensor) -> Tensor:
-    """Select rows by number: (B, N, D), (B, M) -> (B, M, D)."""
-    return x.gather(1, numbers[:, :, None].expand(-1, -1, x.size(2)))
+        numbers = written.clamp(max=words.size(1) - 1)
+        return words.take_along_dim(numbers[:, :, None], dim=1)
 
 
 class ParserMemory(NamedTuple):
