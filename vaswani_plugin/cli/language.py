@@ -1,6 +1,5 @@
 """Text with other models: `vaswani lm`, `complete`, `summarize` and `parse`."""
 
-import importlib.util
 import json
 import sys
 from dataclasses import asdict
@@ -24,7 +23,7 @@ from vaswani_plugin.cli.command import (
     text_lines,
     write_results,
 )
-from vaswani_plugin.errors import UserError
+from vaswani_plugin.errors import UserError, optional
 from vaswani_plugin.files.programs import message_line
 from vaswani_plugin.search.options import PAPER_DECODING, PARSER_DECODING
 
@@ -339,8 +338,7 @@ def parse(
     if draw is not None:
         if draw.suffix != ".svg":
             raise UserError(f"--draw {draw}: trees are drawn as .svg, which a browser shows")
-        if importlib.util.find_spec("svgling") is None:
-            raise UserError("--draw needs svgling: pip install svgling")
+        optional("svgling", "svgling")
     from vaswani_plugin.inference.parsing import Parser
 
     parser = Parser.from_pretrained(model, device=chosen_device(cpu, threads))

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vaswani_plugin.errors import UserError
+from vaswani_plugin.errors import UserError, optional
 from vaswani_plugin.files.outputs import write_bytes_atomically
 
 if TYPE_CHECKING:
@@ -20,11 +20,9 @@ def check_plot_path(path: Path) -> None:
 
 def new_figure(width: float, height: float) -> "Figure":
     """An empty figure; its sides are in inches."""
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise UserError("plots need matplotlib: pip install matplotlib") from error
-    return Figure(figsize=(width, height), layout="constrained")
+    library = optional("matplotlib.figure", "matplotlib")
+    figure: Figure = library.Figure(figsize=(width, height), layout="constrained")
+    return figure
 
 
 def save_figure(figure: "Figure", path: Path) -> None:

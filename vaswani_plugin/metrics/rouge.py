@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from vaswani_plugin.errors import UserError
+from vaswani_plugin.errors import UserError, optional
 from vaswani_plugin.text.summaries import split_at_stops
 
 KINDS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "rougeLsum": "ROUGE-Lsum"}
@@ -33,15 +33,12 @@ def rouge(
     (as SciTLDR's authors do), "mean" the mean over all. `stemming` is Porter's (1980), of English
     words of more than three letters. References mostly in other letters than Latin are an error.
     """
-    try:
-        # Imported here: nltk takes up to two seconds where SciPy and scikit-learn are installed.
-        from rouge_score.rouge_scorer import RougeScorer
-    except ImportError as error:
-        raise UserError(f"ROUGE needs rouge-score ({error}): pip install rouge-score") from error
+    # Imported here: nltk takes up to two seconds where SciPy and scikit-learn are installed.
+    library = optional("rouge_score.rouge_scorer", "rouge-score")
     text = "".join(gold for group in references for gold in group)
     if 2 * len(_LATIN.findall(text)) < sum(map(str.isalnum, text)):
         raise UserError("the references are mostly of other letters than a to z: no words here")
-    scorer = RougeScorer(list(KINDS), use_stemmer=stemming)
+    scorer = library.RougeScorer(list(KINDS), use_stemmer=stemming)
     choose: Callable[[Sequence[float]], float] = max if over == "best" else fmean
     scores = []
     for hypothesis, group in zip(hypotheses, references, strict=True):
