@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.export.checkpoints import model_config, shared_owners, updates_of
+from vaswani_plugin.export.checkpoints import model_config, shared_owners
 from vaswani_plugin.export.exported_model import Weights, require_finite
-from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, naming
+from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, naming, updates_of
 
 
 def average_checkpoints(paths: Iterable[Path]) -> Checkpoint:

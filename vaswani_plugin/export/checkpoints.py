@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save
 
 from vaswani_plugin.files.outputs import write_bytes_atomically, write_json
-from vaswani_plugin.inference.checkpoints import Checkpoint
+from vaswani_plugin.inference.checkpoints import Checkpoint, updates_of
 from vaswani_plugin.text.settings import CONFIG
 
 
@@ -54,12 +54,6 @@ def model_config(state: Mapping[str, Any]) -> dict[str, Any]:
         owned = {*sections, *(key for part in others if isinstance(part, dict) for key in part)}
         return {key: value for key, value in vars(model).items() if key not in owned}
     return dict(model or {})
-
-
-def updates_of(state: Mapping[str, Any]) -> int | None:
-    """The update after which a checkpoint was saved; None where it doesn't say."""
-    history: list[dict[str, int]] = state.get("optimizer_history") or [{}]
-    return history[-1].get("num_updates")
 
 
 def save_safetensors(state: Mapping[str, Any], path: Path) -> None:

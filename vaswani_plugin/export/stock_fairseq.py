@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.export import exported_model
-from vaswani_plugin.export.checkpoints import save_checkpoint, updates_of
+from vaswani_plugin.export.checkpoints import save_checkpoint
 from vaswani_plugin.export.exported_model import SIDES, Weights
 from vaswani_plugin.files.outputs import check_outputs
 from vaswani_plugin.inference import checkpoints
@@ -272,7 +272,7 @@ def import_stock(
     task["data"] = str(data_bin)
     digests = {"source": source.digest(), "target": target.digest()}
     task_state = {checkpoints.DIGESTS: digests, checkpoints.LANGUAGES: [*languages]}
-    model, updates = {"_name": TRANSFORMER, **config}, updates_of(state) or 0
+    model, updates = {"_name": TRANSFORMER, **config}, checkpoints.updates_of(state) or 0
     made = checkpoint_of(weights, model, task, updates, task_state)
     save_checkpoint(made, output)
     return config
@@ -316,5 +316,7 @@ def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = Fa
         task = {name: task[name] for name in kept if task.get(name) is not None} | positions
         options |= dict.fromkeys(("_name", "arch"), "transformer")
         task["_name"] = "translation"
-        save_checkpoint(checkpoint_of(weights, options, task, updates_of(state) or 0), output)
+        save_checkpoint(
+            checkpoint_of(weights, options, task, checkpoints.updates_of(state) or 0), output
+        )
     return path

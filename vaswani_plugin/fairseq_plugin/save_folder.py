@@ -11,7 +11,7 @@ from typing import Any, TextIO
 import torch
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.checkpoints import damage
+from vaswani_plugin.inference.checkpoints import damage, updates_of
 
 logger = logging.getLogger(__name__)
 _held: dict[Path, TextIO] = {}
@@ -56,7 +56,7 @@ def choose(last: Path) -> Path:
         logger.warning("%s %s: looking for the checkpoint before it", last, wrong)
     states = {path: contents(path) for path in last.parent.glob("checkpoint*.pt")}
     resumable = [
-        (updates_of(state), path)
+        (updates_of(state) or 0, path)
         for path, state in states.items()
         if "train_iterator" in (state.get("extra_state") or {})
         if state.get("last_optimizer_state")
@@ -72,9 +72,3 @@ def contents(path: Path) -> dict[str, Any]:
         return state if isinstance(state, dict) else {}
     except Exception:  # a broken pickle raises anything
         return {}
-
-
-def updates_of(state: dict[str, Any]) -> int:
-    """The update after which a checkpoint was saved, or 0."""
-    history = state.get("optimizer_history") or [{}]
-    return history[-1].get("num_updates", 0)

@@ -23,7 +23,7 @@ from vaswani_plugin.fairseq_plugin import preemption, save_folder
 from vaswani_plugin.fairseq_plugin.configurations import check_settings
 from vaswani_plugin.fairseq_plugin.defaults import PAPER_VALUES, report
 from vaswani_plugin.fairseq_plugin.patches.distribution import is_under_torchrun
-from vaswani_plugin.inference.checkpoints import mismatches_explained
+from vaswani_plugin.inference.checkpoints import mismatches_explained, updates_of
 
 logger = logging.getLogger(__name__)
 
@@ -117,8 +117,8 @@ class VaswaniTrainer(Trainer):
         state = save_folder.contents(chosen) if is_seen else {}
         self.task.load_state_dict(state.get("task_state") or {})  # ours refuse other dictionaries
         state = {} if reset_optimizer else state
-        further = save_folder.updates_of(save_folder.contents(last)) if file != last else 0
-        if further > save_folder.updates_of(state) and not options.no_save:
+        further = (updates_of(save_folder.contents(last)) or 0) if file != last else 0
+        if further > (updates_of(state) or 0) and not options.no_save:
             raise UserError(
                 f"--restore-file {file}: this training would overwrite {last}, update {further};"
                 " to go on from there drop the flag, and those that reset; else give another"
@@ -134,7 +134,7 @@ class VaswaniTrainer(Trainer):
             )
         with mismatches_explained(str(chosen)):
             loaded = super().load_checkpoint(str(chosen), *resets, *args, **kwargs)
-        if (updates := save_folder.updates_of(state)) and not self.get_num_updates():
+        if (updates := updates_of(state)) and not self.get_num_updates():
             if not reset_lr_scheduler:
                 before = state["optimizer_history"][-1]["lr_scheduler_state"]
                 self.lr_scheduler.load_state_dict(before)

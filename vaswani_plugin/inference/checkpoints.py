@@ -86,6 +86,12 @@ def load_checkpoint(path: Path) -> Checkpoint:
     return state
 
 
+def updates_of(state: Mapping[str, Any]) -> int | None:
+    """The update after which a checkpoint was saved; None where it doesn't say."""
+    history: list[dict[str, int]] = state.get("optimizer_history") or [{}]
+    return history[-1].get("num_updates")
+
+
 def why_unreadable(error: Exception) -> str:
     """The rest of a sentence that starts with a checkpoint's name."""
     foreign = re.search(r"GLOBAL (\w[\w.]*)", str(error)[:2000])
