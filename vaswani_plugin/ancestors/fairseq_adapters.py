@@ -1,9 +1,5 @@
 """The recurrent and one-layer models as fairseq models.
 
-In `vaswani_seq2seq_lstm` (Sutskever et al. 2014) the decoder gets only the encoder's final states.
-As there the source is read backwards: its first words are near the translation's first words.
-`vaswani_attention_lstm` has a stacked bidirectional encoder and a decoder with attention.
-
 Axes: B batch, S source length, T target length, D d_model, N layers, V vocabulary.
 """
 

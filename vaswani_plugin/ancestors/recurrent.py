@@ -66,7 +66,8 @@ class RecurrentEncoder(nn.Module):
     """A deep LSTM over the real tokens of each sentence: padding is not read.
 
     `width` is D; `both_ways`: each layer is two LSTMs of D/2 units, one of which reads backwards;
-    `reverse`: read the sentence backwards (Sutskever et al. 2014, section 3.3).
+    `reverse`: read the sentence backwards, so that its first words are near the translation's first
+    words (Sutskever et al. 2014, section 3.3).
     """
 
     def __init__(

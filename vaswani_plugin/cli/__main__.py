@@ -1,8 +1,6 @@
 """The `vaswani` command: a table of commands, each a function of a module of this package.
 
-A module is imported only when one of its commands runs or is listed. A `UserError` or `OSError` of
-a command is an error that the user can correct: it is printed as one line. Any other exception is a
-defect and shows its traceback.
+A module is imported only when one of its commands runs or is listed.
 """
 
 import argparse

@@ -4,8 +4,6 @@
     print(model.complete("The history of", sampling=True, top_p=0.9).text)
     print(model.perplexity("a line\\nanother line")["perplexity_per_word"])
 
-`summarization.py` has the summarizer, `parsing.py` the parser.
-
 Axes: N tokens of a stream.
 """
 
@@ -115,8 +113,7 @@ class LanguageModel(Pretrained):
 
         Args:
             prompts: one text or many, of one line or more; an empty one begins a text.
-            progress: show a bar on standard error.
-            options: see `stream`.
+            options: also `progress`: see `stream`.
 
         Returns:
             The prompt with its continuations; for several prompts a list, in their order.

@@ -122,8 +122,7 @@ class Parser(Pretrained):
 
         Args:
             sentences: one or many.
-            progress: show a bar on standard error.
-            options: see `stream`.
+            options: also `progress`: see `stream`.
 
         Returns:
             The trees; for several sentences a list, in their order.

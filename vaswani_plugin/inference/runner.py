@@ -1,7 +1,4 @@
-"""Runs texts through a model, in buffers of a stream and in batches, and what comes back.
-
-That is a `Translation`, or of given pairs a `Score`; `completion.py` and the others have theirs.
-"""
+"""Runs texts through a model, in buffers of a stream and in batches; what a translation is."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -83,8 +83,7 @@ class Summarizer(Pretrained):
 
         Args:
             articles: one or many; a line break in one counts as a space.
-            progress: show a bar on standard error.
-            options: see `stream`.
+            options: also `progress`: see `stream`.
 
         Returns:
             The summary; for several articles a list, in their order.

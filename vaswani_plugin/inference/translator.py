@@ -2,10 +2,6 @@
 
     translator = Translator.from_pretrained("work/quickstart/model")
     print(translator.translate("The doctor sleeps.").text)
-
-A bundle of this plugin's models needs torch alone. A bundle that was exported for ONNX also needs
-onnxruntime; one for CTranslate2 needs CTranslate2 and no torch, so an engine is imported when a
-bundle asks for it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

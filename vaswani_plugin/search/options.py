@@ -1,7 +1,4 @@
-"""Options of a search (section 6.1): the paper's values, fairseq's names, Python's keywords.
-
-`SearchOptions` are those of one search, `Options` those of a method such as `Translator.translate`.
-"""
+"""Options of a search (section 6.1): the paper's values, fairseq's names, Python's keywords."""
 
 import inspect
 from collections.abc import Callable
