@@ -58,7 +58,7 @@ BAD = {
     f"{RESCORE} --reference {{ref}} --output {{ref}}": "is an input or another output",
     "parse --model {parser} --pretty --format json": "exclude each other",
     "rouge --references {ref} --lead 1": "--lead needs a .jsonl",
-    "summarize --model {checkpoint} {words}": "must be a folder, the bundle",
+    "summarize --model {checkpoint} {words}": "is not a bundle; make one with data-prep/bundle.py",
     "summarize --model {lm} {words}": "was not trained to summarize",
     "translate --model {bundle} --cpu --fp16 {src}": "--fp16 needs a GPU",
 }

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from vaswani_plugin.metrics.token_stream import ScoredText
 
 Alpha = Annotated[float, "ALPHA"]
-SUMMARIZER = "the bundle: the folder model/ of recipes/summarization.sh"
 
 
 def lm(
@@ -262,8 +261,6 @@ def summarize(
         format: json: one object per line with line, article_tokens, read_tokens, summary, score,
             tokens, token_scores (natural logarithms) and ended (false: cut at --max-length).
     """
-    if not model.is_dir():
-        raise UserError(f"--model {model}: must be a folder, {SUMMARIZER}")
     lines = text_lines(inputs, output)
     from vaswani_plugin.inference.summarization import Summarizer
 

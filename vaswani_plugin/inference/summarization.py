@@ -50,16 +50,13 @@ class Summarizer(Pretrained):
     kind = TextSettings
 
     def __init__(self, model: LanguageModel) -> None:
-        settings = model.pipeline.settings
-        if (
-            not isinstance(settings, TextSettings)
-            or settings.article_tokens is None
-            or settings.summary_tokens is None
-        ):
+        settings: Any = model.pipeline.settings
+        self.model, self.beam = model, settings.beam
+        self.article_tokens: int = settings.article_tokens
+        self.summary_tokens: int = settings.summary_tokens
+        if None in (self.article_tokens, self.summary_tokens):
             recipe = "recipes/summarization.sh"
             raise UserError(f"the model was not trained to summarize: give a bundle of {recipe}")
-        self.model, self.beam = model, settings.beam
-        self.article_tokens, self.summary_tokens = settings.article_tokens, settings.summary_tokens
 
     @classmethod
     def of_bundle(cls, *bundle: Any, **options: Any) -> Self:

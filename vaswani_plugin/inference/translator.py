@@ -1,7 +1,7 @@
 """Raw text in, translations out.
 
-    translator = Translator.from_pretrained("work/quickstart/model")
-    print(translator.translate("The doctor sleeps.").text)
+translator = Translator.from_pretrained("work/quickstart/model")
+print(translator.translate("The doctor sleeps.").text)
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,7 +10,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack, overload
 
-from vaswani_plugin.errors import UserError, check_ranges, require_choice
+from vaswani_plugin.errors import check_ranges, require_choice
 from vaswani_plugin.inference import runner
 from vaswani_plugin.inference.bundle import Bundle, Engine, Pretrained, load_engine
 from vaswani_plugin.inference.runner import (
@@ -82,11 +82,10 @@ class Translator(Pretrained):
     kind = Settings
 
     def __init__(self, pipeline: Pipeline, engine: Engine) -> None:
-        if not isinstance(settings := pipeline.settings, Settings):
-            raise UserError(f"{pipeline.folder} holds no translation model")
-        self.pipeline, self.settings, self.engine = pipeline, settings, engine
-        self.source_language = settings.source_language
-        self.target_language = settings.target_language
+        assert isinstance(pipeline.settings, Settings)
+        self.pipeline, self.settings, self.engine = pipeline, pipeline.settings, engine
+        self.source_language = self.settings.source_language
+        self.target_language = self.settings.target_language
         """Names of the languages, such as "en" and "de"."""
         self.longest_source, self.longest_target = engine.longest_source, engine.longest_target
         """Most subwords of a text that is translated in one piece, and of a translation."""
