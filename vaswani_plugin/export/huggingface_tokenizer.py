@@ -24,7 +24,7 @@ from sacremoses.util import CJKChars
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.bpe import read_merges
+from vaswani_plugin.text.bpe import WORD_END, read_merges
 from vaswani_plugin.text.coding import LETTERS, NOTHING, decode_characters
 from vaswani_plugin.text.dictionary import EOS, SPECIAL_SYMBOLS, UNK, Dictionary
 from vaswani_plugin.text.raw_text import MEANINGLESS, base_language
@@ -181,7 +181,6 @@ def _quotes(is_english: bool) -> list[tuple[str, str]]:
     return [*steps, (_CLOSED, ""), (f'"{_LOW}', "„"), (f'"{_HIGH}', "“")]
 
 
-WORD_END = "</w>"
 _JOINT = "@@"
 _LINES = pre_tokenizers.Split("\n", "isolated")
 

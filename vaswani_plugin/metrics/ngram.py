@@ -115,10 +115,8 @@ def baselines(
         unknown, end = indices.setdefault(UNKNOWN, len(indices)), len(indices)
         tokens = token_stream.number_lines(scored.lines, indices, unknown, end)
         scored.warnings.extend(token_stream.unknown_warning(f"the words of {path}", tokens))
-        texts = {"training_perplexity": train}
-        texts["validation_perplexity"] = (
-            [] if validation is None else token_stream.text_to_score(validation)
-        )
+        valid = [] if validation is None else token_stream.text_to_score(validation)
+        texts = {"training_perplexity": train, "validation_perplexity": valid}
         streams = {
             k: token_stream.number_lines(x, indices, unknown, end).numbers for k, x in texts.items()
         }

@@ -133,7 +133,6 @@ class Search:
         is_paper = options.length_penalty == "paper"
         self.rules = PaperRules(lenpen, wanted) if is_paper else FairseqRules(lenpen)
         decoders = [model.decoder for model in models if isinstance(model.decoder, nn.Module)]
-        # by which a step multiplies each row
         self.decoder_weights = sum(p.numel() for each in decoders for p in each.parameters())
 
     @torch.no_grad()
