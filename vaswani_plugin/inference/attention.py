@@ -68,8 +68,7 @@ class Attention:
     the target shifted right by one.
 
     Args:
-        source: text.
-        target: text.
+        source, target: texts.
         kinds: weights by the keys of `KINDS`; a model may have fewer than three.
         unknown: how many tokens of the source and of the target the dictionaries lack.
     """

@@ -194,11 +194,9 @@ class Loaded(NamedTuple):
 def load_model(
     path: Path, data: Path, kind: type[AnySettings], dictionaries: Mapping[str, str] | None = None
 ) -> Loaded:
-    """Load a checkpoint's model and its dictionaries from the folder `data`.
+    """Load a checkpoint's model, at `path`, and its dictionaries from the folder `data`.
 
     Args:
-        path: the checkpoint.
-        data: the folder.
         kind: of the settings of a bundle with such a model.
         dictionaries: their names by side, "source" and "target"; None: of the task's languages.
 

@@ -85,7 +85,6 @@ class LanguageModel(Pretrained):
 
     @classmethod
     def of_bundle(cls, bundle: Bundle, device: Any, dtype: Any, threads: int | None) -> Self:
-        """See `Pretrained`."""
         loaded = bundle.load_model()
         loaded.model.to(device=device, dtype=dtype_of(dtype))
         return cls(loaded, bundle.pipeline, threads)

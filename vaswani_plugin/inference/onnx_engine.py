@@ -90,7 +90,6 @@ class OnnxTransformer(EncoderDecoderModel):
         }
 
     def prepare(self) -> tuple[Start, bool]:
-        """See `search.models.Model`."""
         return lambda sources, beam, _: OnnxBeams(self, self.encode(sources.tokens)), False
 
 
@@ -131,7 +130,6 @@ class OnnxBeams:
         return self.next_logits[sentences]
 
     def keep(self, sentences: Tensor) -> None:
-        """Keep these sentences only, (B',)."""
         rows = all_rows(sentences, self.beams)
         self.past, self.source = _select(self.past, rows), _select(self.source, rows)
 
@@ -154,7 +152,6 @@ class OnnxEngine(SearchEngine):
     def log_probabilities(
         model: OnnxTransformer, sources: Tensor, rows: Tensor, previous: Tensor, target: Tensor
     ) -> Tensor:
-        """See `SearchEngine`."""
         inputs = {name: tensor[rows] for name, tensor in model.encode(sources).items()}
         logits = model.first.run({"input_ids": previous, **inputs})["logits"]
         return logits.log_softmax(-1).gather(-1, target[..., None])[..., 0]

@@ -102,7 +102,6 @@ class Parser(Pretrained):
 
     @classmethod
     def of_bundle(cls, bundle: Bundle, device: Any, dtype: Any, threads: int | None) -> Self:
-        """See `Pretrained`."""
         return cls(bundle.pipeline, TorchEngine(bundle.load_model(), device, dtype, threads))
 
     @overload  # a string is an iterable of strings, too: the first one that fits is taken
@@ -144,7 +143,6 @@ class Parser(Pretrained):
         """Parse a stream, `buffer` sentences at a time; see `parse`.
 
         Args:
-            sentences: the stream.
             buffer: sentences read before they are parsed.
             unconstrained: allow outputs that are no tree, as in the paper.
             progress: show a bar on standard error.

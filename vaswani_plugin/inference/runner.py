@@ -195,10 +195,7 @@ def run(
             same batches each time.
         read: called with the number of a text, from 1 on, and the text.
         answer: called with what was read of some texts; gives an answer to each.
-        buffer: greatest number of texts that are answered together.
-        options: of the search.
-        unit: what the bar counts.
-        progress: show a bar on standard error, which moves with every batch.
+        progress: show a bar on standard error, which counts the `unit` with every batch.
 
     Raises:
         Exception: any exception of `texts` or `read`, after the answers to the texts before it.

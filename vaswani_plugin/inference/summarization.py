@@ -60,7 +60,6 @@ class Summarizer(Pretrained):
 
     @classmethod
     def of_bundle(cls, *bundle: Any, **options: Any) -> Self:
-        """See `Pretrained`."""
         return cls(LanguageModel.of_bundle(*bundle, **options))
 
     @overload  # a string is an iterable of strings, too: the first one that fits is taken
@@ -102,7 +101,6 @@ class Summarizer(Pretrained):
         """Summarize a stream, `buffer` articles at a time; see `summarize`.
 
         Args:
-            articles: the stream.
             buffer: articles read before they are summarized.
             max_length: most tokens of a summary; None: the limit of the training.
             progress: show a bar on standard error.

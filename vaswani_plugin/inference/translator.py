@@ -120,7 +120,6 @@ class Translator(Pretrained):
 
     @classmethod
     def of_bundle(cls, bundle: Bundle, *, engine: str | None, **options: Any) -> Self:
-        """See `Pretrained`."""
         return cls(bundle.pipeline, load_engine(bundle, engine, **options))
 
     def count_tokens(self, text: str) -> int:

@@ -58,8 +58,6 @@ def build(
     """Build a Transformer (section 3, Figure 1).
 
     Args:
-        cfg: the configuration.
-        source, target: dictionaries.
         words: of a parser with `next_word`.
         encoder, decoder: classes of the two halves; with `next_word` a `ParserDecoder`.
 
@@ -105,8 +103,7 @@ def build_language_model(
     positions = _positions(cfg, cfg.max_target_positions)
     layers = (encoder_layer(cfg) for _ in range(cfg.decoder_layers))
     options = {"dropout": cfg.dropout, "window": cfg.attention_window, "norm": _last_norm(cfg)}
-    model = kind(embedding, positions, layers, **options)
-    return _initialize(cfg, model)
+    return _initialize(cfg, kind(embedding, positions, layers, **options))
 
 
 def accelerated(model: Model) -> Model:
@@ -226,7 +223,6 @@ def shared_embeddings(
 
     Args:
         share: "all": one matrix for the three; "decoder": one for target and projection; "none".
-        source, target: dictionaries.
         make: makes the matrix (V, D) of a dictionary.
     """
     if share == "all" and source != target:

@@ -87,7 +87,6 @@ class Search:
     Args:
         models: over the same target dictionary.
         dictionary: of the target.
-        options: see `SearchOptions`.
         tokens_to_suppress: words that are never output.
         eos: number of the end of sentence, if not the dictionary's.
         constraints: further constraints on the next token.
