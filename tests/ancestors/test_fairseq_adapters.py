@@ -9,8 +9,8 @@ from recurrent_models import KINDS, exact_recurrent, lstm_weights
 from reference_weights import numbers
 
 from vaswani_plugin.ancestors.families import SEQ2SEQ_LSTM
+from vaswani_plugin.model.build import count_parameters
 from vaswani_plugin.model.families import row_of
-from vaswani_plugin.model.sizes import count_parameters
 
 EXACT = {"atol": 1e-11, "rtol": 0}
 LENGTHS = [(9, 7), (4, 11), (12, 2), (2, 5)]

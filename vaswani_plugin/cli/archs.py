@@ -56,7 +56,7 @@ def describe(family: Family, row: Architecture, vocabulary: int) -> dict[str, An
 
     `agrees`: whether the model has as many parameters as the paper prints, at the paper's rows.
     """
-    from vaswani_plugin.model.sizes import count_parameters  # imports torch
+    from vaswani_plugin.model.build import count_parameters  # imports torch
 
     words = vocabulary, family.target_rows or vocabulary
     parameters = count_parameters(family, row.changes, words)

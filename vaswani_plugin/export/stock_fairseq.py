@@ -23,10 +23,9 @@ from vaswani_plugin.export.exported_model import SIDES, Weights
 from vaswani_plugin.files.outputs import check_outputs
 from vaswani_plugin.inference import checkpoints
 from vaswani_plugin.inference.checkpoints import TASKS, Checkpoint, load_checkpoint, naming
-from vaswani_plugin.model.build import WithoutInitialWeights
+from vaswani_plugin.model.build import Rows, WithoutInitialWeights, build_sizes
 from vaswani_plugin.model.configuration import Configuration, flag
 from vaswani_plugin.model.families import TRANSFORMER, TRANSLATION, TRANSLATOR, family_of
-from vaswani_plugin.model.sizes import Rows, build_sizes
 from vaswani_plugin.modules.embedding import sinusoids
 from vaswani_plugin.text.dictionary import PAD, Dictionary, dictionary_name
 from vaswani_plugin.text.languages import trained_languages

@@ -18,8 +18,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.model.build import build_sizes
 from vaswani_plugin.model.families import Family, families
-from vaswani_plugin.model.sizes import build_sizes
 from vaswani_plugin.search.models import Sources
 
 PAPER_UPDATES = 100_000

@@ -1,12 +1,13 @@
 """Builds Transformers: configuration in, `modules` out.
 
-What draws random numbers is built in one fixed order, so that a seed gives the same weights.
+What draws random numbers is built in one fixed order, so that a seed gives the same weights. Where
+only sizes are known, a model is built without dictionaries, on the device "meta" without memory.
 
 This is the only file outside `vaswani_plugin/kernels/` that imports the kernels.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -17,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from vaswani_plugin import kernels
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.model.configuration import Configuration, head_sizes
+from vaswani_plugin.model.families import Family
 from vaswani_plugin.modules.attention import MultiHeadAttention
 from vaswani_plugin.modules.embedding import (
     Embedding,
@@ -234,3 +236,39 @@ def shared_embeddings(
     of_source = of_target if share == "all" else make(source)
     projection = make(target) if share == "none" else of_target
     return of_source, of_target, projection
+
+
+class Rows(int):
+    """The size of a dictionary, in place of the dictionary."""
+
+    def __len__(self) -> int:
+        return self
+
+    def pad(self) -> int:
+        """fairseq's number of the padding symbol."""
+        return 1
+
+    def eos(self) -> int:
+        """fairseq's number of the end of sentence."""
+        return 2
+
+
+def build_sizes(family: Family, cfg: Any, words: tuple[int, int]) -> Any:
+    """Build a model of which only the sizes of its dictionaries are known.
+
+    `words` are the rows of the source's and the target's embedding. Equal ones are one dictionary.
+    """
+    options = {}
+    if getattr(cfg, "next_word", False):
+        options["words"] = tuple(torch.zeros(rows, dtype=torch.bool) for rows in words)
+    return family.build(cfg, *map(Rows, words), **options)
+
+
+def count_parameters(family: Family, changes: Mapping[str, Any], words: tuple[int, int]) -> int:
+    """Count the parameters of a model; a shared matrix counts once. No memory is allocated.
+
+    `changes` are the values of its configuration that are not the defaults; see `build_sizes`.
+    """
+    with torch.device("meta"), WithoutInitialWeights():
+        built = build_sizes(family, family.configuration(**changes), words)
+    return sum(parameter.numel() for parameter in built.parameters())
