@@ -98,9 +98,6 @@ def refuse(program: str, options: list[str], remedy: str = "") -> None:
         raise UserError(f"{program} has no counterpart of {', '.join(options)}{remedy}")
 
 
-# ---- comparison with the model
-
-
 class Pairs(NamedTuple):
     """Sentences of a model's vocabularies, padded on the right; each ends with </s>."""
 
@@ -208,9 +205,6 @@ def _renamed(weights: Mapping[str, Tensor], parts: Mapping[str, str]) -> Weights
         _WEIGHT.sub(lambda name: f"{name[1]}{parts.get(name[2], name[2])}.{name[3]}", name): tensor
         for name, tensor in weights.items()
     }
-
-
-# ---- files
 
 
 def copy_bundle_files(folder: Path, settings: Settings, output: Path) -> None:

@@ -64,9 +64,6 @@ NEVER = -1e9  # a logit whose probability is 0 in float32
 MOST_POSITIONS = 512  # longest output of `generate` in tokens, as in Marian's published models
 
 
-# ---- MarianMT: weights
-
-
 def to_marian(weights: Weights, sizes: Configuration) -> Weights:
     """Our weights, of sinusoidal positions, by `MarianMTModel`'s names; shared memory stays so."""
     columns = torch.arange(sizes.d_model, device="cpu")
@@ -118,9 +115,6 @@ def _with_more_rows(weights: Weights, rows: int) -> Weights:
     bias = torch.cat((matrix.new_zeros(len(matrix)), matrix.new_full((added,), NEVER)))
     matrices = dict.fromkeys((*_EMBEDDINGS, _HEAD), longer)
     return {**weights, **matrices, "final_logits_bias": bias[None]}
-
-
-# ---- the folder
 
 
 class _Folder(NamedTuple):
@@ -275,9 +269,6 @@ def generation_config(settings: Settings, sizes: Configuration) -> dict[str, Any
 
 _END_AND_PADDING = {"pad_token_id": PAD, "eos_token_id": EOS, "bad_words_ids": [[PAD]]}
 """For generation_config.json; padding is never written."""
-
-
-# ---- OpenAI GPT
 
 
 def _openai_folder(model: Path, with_tokenizer: bool) -> _Folder:

@@ -79,8 +79,6 @@ class VaswaniTrainer(Trainer):
         if getattr(cfg.lr_scheduler, "_name", None) == PAPER_VALUES["lr_scheduler"]:
             logger.info(report(self.cfg))
 
-    # --- the start ---
-
     def load_checkpoint(
         self, filename: str, reset_optimizer=False, reset_lr_scheduler=False, *args, **kwargs
     ) -> dict[str, Any] | None:
@@ -158,8 +156,6 @@ class VaswaniTrainer(Trainer):
             group, device = self.data_parallel_process_group, self.device
             name = distributed_utils.broadcast_object(name, 0, group, device)
         return last.with_name(name)
-
-    # --- the steps ---
 
     def get_train_iterator(self, *args: Any, **kwargs: Any) -> EpochBatchIterating:
         """fairseq's iterator over an epoch; its position is saved when a signal arrives."""

@@ -51,9 +51,6 @@ TEMPLATE = Path(__file__).with_name("page.html")
 MOST_FIELDS = 1000
 
 
-# ---- who may ask
-
-
 def read_keys(path: Path) -> frozenset[str]:
     """API keys, one a line; empty lines and those that begin with `#` don't count."""
     lines = (line.strip() for line in read_lines(path))
@@ -91,9 +88,6 @@ def network_of(address: str) -> str:
     except ValueError:
         return address
     return str(ip.ipv4_mapped or int(ip) >> 64)
-
-
-# ---- the fields of a request
 
 
 async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
@@ -154,9 +148,6 @@ def _form_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-# ---- the page
-
-
 @cache
 def page() -> str:
     """The HTML text; it is the same for all."""
@@ -179,9 +170,6 @@ def policy() -> str:
     # Scripts can't turn a string into markup or code.
     types = ["require-trusted-types-for 'script'", "trusted-types 'none'"]
     return "; ".join([*rules, "frame-ancestors 'none'", *types])
-
-
-# ---- the routes
 
 
 async def answer_with_timeout(
