@@ -1,7 +1,9 @@
 """Raw text in, translations out.
 
-translator = Translator.from_pretrained("work/quickstart/model")
-print(translator.translate("The doctor sleeps.").text)
+    translator = Translator.from_pretrained("work/quickstart/model")
+    print(translator.translate("The doctor sleeps.").text)
+
+`bundle.py` chooses the engine that a bundle was made for.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,4 @@
-"""Training cost in FLOPs by the paper's method (section 6.1, Table 2): time x devices x rate.
-
-The report of `vaswani cost` also has what `figures/flops.py` counts, and Table 2.
-"""
+"""Training cost in FLOPs by the paper's method (section 6.1, Table 2): time x devices x rate."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -2,7 +2,6 @@
 
 A row lists only the values that differ from its family's base. For the Transformer that is the base
 model (section 3; Table 3, first line): the defaults of `configuration.py`.
-`fairseq_plugin/models` registers the rows with fairseq.
 """
 
 from dataclasses import dataclass, field

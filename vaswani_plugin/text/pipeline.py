@@ -1,7 +1,4 @@
-"""Converts raw lines to a model's subwords and back, by the settings in the model's folder.
-
-Also cuts a line that has more subwords than the model takes.
-"""
+"""Converts raw lines to a model's subwords and back; cuts those with more than it takes."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
