@@ -9,7 +9,7 @@ import pytest
 import torch
 from fairseq.distributed import utils as distributed_utils
 from fairseq_cli import generate, train
-from fairseq_flags import generation_config, training_config
+from fairseq_flags import training_config
 from omegaconf import DictConfig
 
 import vaswani_plugin
