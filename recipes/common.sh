@@ -81,7 +81,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
   for _name in ${arch-} $(printf '%s\n' ${extra[@]+"${extra[@]}"} | awk 'arch { print } { arch = $0 == "--arch" }'); do
     grep -rqs "\"$_name\"" "$plugin/model" "$plugin/ancestors" || die "--arch $_name: no such architecture; \`vaswani archs\` lists them"
   done
-  if [[ -n ${pair+x} && " ${extra[*]-} " =~ \ (-s|-t|--source-lang|--target-lang)[=\ ] ]]; then die "${BASH_REMATCH[1]}: this recipe's direction is that of --pair"; fi
+  if [[ -n ${pair+x} && " ${extra[*]-} " =~ \ (-[st]|--(source|target)-lang) ]]; then die "${BASH_REMATCH[1]}: this recipe's direction is that of --pair"; fi
   if [[ -n $data ]]; then data=$(cd -- "$data" && pwd -P); fi
   if [[ $work != /* ]]; then work=$PWD/$work; fi
   for _name in ${paths-}; do # in another folder the same name is another file
@@ -98,7 +98,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
   [[ "$gpus $nodes $node_rank ${continue:-0} ${minutes:-1}" =~ ^(0|[1-9][0-9]*)( (0|[1-9][0-9]*))*$ && ${minutes:-1} != 0 && ${continue:-1} != 0 ]] ||
     die "--gpus, --nodes, --node-rank, --continue, --minutes: must be numbers"
   ((node_rank < nodes)) || die "--node-rank $node_rank: must be below --nodes $nodes; the first has number 0"
-  [[ -z $finish || -z $continue ]] || die "--finish ends a training, --continue goes on with it: give one of them"
+  [[ -z $finish || -z $continue$from ]] || die "--finish ends a training, --continue goes on with it, --from does a step anew: give one of them"
   if [[ -n ${pair-} ]]; then languages "$pair"; fi
   ((nodes == 1)) || [[ $master == *:* ]] || die "--nodes $nodes: needs --master HOST:PORT, the address of node 0"
   workers=$((nodes * (gpus > 0 ? gpus : 1)))
@@ -294,7 +294,7 @@ train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its l
     cores=${OMP_NUM_THREADS:-$(vaswani_cores)}
     if [[ $line =~ \ --distributed-world-size[=\ ]([1-9][0-9]*) ]]; then
       export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$(((cores - 1) / BASH_REMATCH[1] + 1))}"
-    elif ((nodes == 1)) && [[ ${line##* --arch } == vaswani_tiny\ * && $line =~ .*\ --update-freq[=\ ]([1-9][0-9]*) ]]; then
+    elif ((nodes == 1)) && [[ ${line##* --arch } == vaswani_tiny\ * && ${line##* --update-freq[= ]} =~ ^([1-9][0-9]*)\  ]]; then
       for ((each = cores; BASH_REMATCH[1] % each; each--)); do :; done
       ((each == 1)) || export OMP_NUM_THREADS=$(((cores - 1) / each + 1))
       command+=(--update-freq $((BASH_REMATCH[1] / each)))

@@ -359,6 +359,8 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     files = sorted([*args.data.glob("dict.*"), *args.data.glob("*.idx")])
     if not files:
         raise UserError(f"--data {args.data}: no binarized data in it")
+    if ":" in f"{args.data}{args.work}":
+        raise UserError("--data, --work: fairseq takes a colon for the end of a path: give another")
     content = b"".join(file.name.encode() + file.read_bytes() for file in files)
     args.digest = hashlib.sha256(content).hexdigest()  # other text has other words and lengths
     args.work = args.work or ROOT / "work" / Path(args.experiment).stem

@@ -13,7 +13,7 @@
 #   to 100,000    4,000   vaswani_tiny     0.3      1,024 x 4   1,000    3.5e-3     20,000
 #   to 1 mill.    8,000   vaswani_tiny     0.1      2,048 x 4   2,000    5.0e-3     50,000
 #   more         32,000   vaswani_base     0.1      4,096 x 8   4,000    7.0e-4    100,000
-# Expected: nothing is published for your text; docs/results/own-text.md has 2,000 to 40,000 pairs of Tatoeba.
+# Expected: nothing is published for your text; docs/results/own-text.md has 2,000 to 162,000 pairs of Tatoeba.
 #
 # Options of this recipe:
 #   --train FILE [FILE]     a source and a target file, or one with source <tab> target; plain or .gz
@@ -73,7 +73,9 @@ step pieces every raw pieces python "$prep/wordpiece.py" apply --model "$model"
 step binarize binarize "$work/pieces" --dictionary "$dictionary"
 # Several batches an update, each of another length, learn faster than one of as many tokens; every sentence has to fit.
 if [[ -z $dry_run ]] && ((tokens == 512)) && { ((nodes > 1)) || ! awk 'NF > 510 { exit 1 }' "$work/pieces"/*.*; }; then tokens=1024 batches=2; fi
-in_all=$batches batches=$((workers < batches ? batches / workers : 1))
+in_all=$batches batches=$((workers < batches ? batches / workers : 1)) least=$((tokens < 1024 ? tokens : 1024)) size=$((tokens * in_all))
+tokens=$((size / workers / batches))
+if ((tokens < least)); then tokens=$least && say "an update has $((workers * least)) tokens, not $size: fewer --gpus keep it"; fi
 training+=(--max-tokens "$tokens" --update-freq "$batches")
 bleu=sentencepiece # undone for BLEU, but where text has no spaces between words
 if [[ -z $dry_run ]] && (($(grep -c '[^ ] [^ ]' "$work/raw/train.$target") * 2 < pairs)); then bleu=--eval-tokenized-bleu; fi

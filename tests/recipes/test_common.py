@@ -152,6 +152,7 @@ def test_a_corpus_that_has_changed_is_refused(recipe, tmp_path):
         (("--node-rank", "1"), "--node-rank 1: must be below --nodes 1"),
         (("--work", "/dev/null/a:b"), "takes a colon for the end of a path"),
         (("--finish", "--continue", "9"), "give one of them"),
+        (("--finish", "--from", "a"), "give one of them"),
         (("--work", "/dev/null/{}"), "--work /dev/null/{}, "),
         (("--dry-run", "--", "--seed", "2", "--arch", "nonsense"), "--arch nonsense: no such"),
         (("--from", "b", "--until", "a"), "--from b: no such step up to --until a"),
@@ -172,13 +173,15 @@ def test_mistaken_options_are_one_line(recipe, args, part):
         ("wmt14_en_fr", ("--gpus", 16), "meant for 8 GPUs"),
         ("parsing", ("--setting", "paper", "--gpus", 16, "--minutes", 9), "meant for 8 GPUs"),
         ("parsing", ("--setting", "paper", "--scale", "full"), "such as -- --max-update 50000"),
+        ("seq2seq", ("--seeds", "1 x"), "--seeds 1 x: must be numbers"),
+        ("seq2seq", ("--nbest", "."), "no valid.nbest in it"),
         ("seq2seq", ("--gpus", 3), "3 GPUs can't share 128 sentences"),
         ("lm", ("--corpus", "wikitext-103", "--gpus", 32), "for 16 GPUs; give 1, 2, 4, 8 or 16"),
         ("own_text", ("--train", "a.de", "a.en", "--data", "."), "by --train, not by --data"),
         ("own_text", ("--train", "a.de", "a.en", "--init-from", "."), "no model of de-en: give "),
         ("own_text", ("--train", "a.en", "a.de", "--init-from", "."), "with its model.pt"),
         ("own_text", ("--train", "a.de", "a.en", "--", "--max-epoch", 3), "give --max-update"),
-        ("own_text", ("--train", "a.de", "a.en", "--", "-s", "en"), "-s: this recipe's dir"),
+        ("own_text", ("--train", "a.de", "a.en", "--", "-sen"), "-s: this recipe's dir"),
         ("summarization", ("--", "--tokens-per-sample", 9), "have their lengths in this recipe"),
     ],
 )
@@ -271,6 +274,7 @@ while not os.path.exists("go"): time.sleep(0.1)"""
         ("7", "vaswani_debug --distributed-world-size 3", "7", ""),
         ("", "vaswani_tiny --update-freq 6", "2", " --update-freq 2 --distributed-world-size 3"),
         ("", "vaswani_tiny --update-freq 4 --update-freq=1", "unset", " --update-freq 1"),
+        ("", "vaswani_tiny --update-freq 4 --update-freq 4,2", "unset", ""),
         ("", "vaswani_tiny --update-freq 4 --arch vaswani_debug", "unset", ""),
         ("1", "vaswani_tiny --update-freq 4", "1", " --update-freq 4"),
     ],
@@ -356,17 +360,16 @@ def test_a_training_that_was_stopped_is_finished(recipe, program, tmp_path):
     steps = 'PATH="$bin:$PATH"\nstep train train --max-update 5\nstep score cat "$work"/*/a.pt\n'
     steps += "finish() { :; }\n"
     work = tmp_path / "-work ü"
-    (work / "checkpoints").mkdir(parents=True)
-    (work / ".steps").mkdir()
-    (work / ".steps" / "train.begun").touch()
-    refused = recipe(steps, "--finish", "--cpu", "--from", "train", bin=folder)
-    assert refused.returncode == 1 and "step train has saved nothing yet" in refused.stderr
-    assert recipe(steps, "--cpu", "--from", "train", "--minutes", 90, bin=folder).returncode == 0
+    assert recipe(steps, "--cpu", "--minutes", 90, bin=folder).returncode == 0
     assert "--stop-time-hours 1.5" in (work / "logs" / "train.log").read_text()
     (work / "checkpoints" / "stop").touch()
     stopped = recipe(steps, "--cpu", "--continue", 9, bin=folder)
     assert stopped.returncode == 75
     assert "same command goes on there, with --finish it takes what is saved" in stopped.stderr
+    saved = (work / "checkpoints" / "a.pt").rename(work / "a.pt")
+    refused = recipe(steps, "--finish", "--cpu", bin=folder)
+    assert refused.returncode == 1 and "step train has saved nothing yet" in refused.stderr
+    saved.rename(work / "checkpoints" / "a.pt")
     finished = recipe(steps, "--cpu", "--finish", bin=folder)
     assert finished.returncode == 0, finished.stderr
     assert finished.stderr == "made: train: ends here, as asked\nmade: score\n"

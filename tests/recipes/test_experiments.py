@@ -156,6 +156,9 @@ def test_what_is_finished_is_not_done_again(finished):
     assert again.returncode == 0 and "trains" not in again.stderr
     assert re.findall(r"^\| (\w+) ", again.stdout, re.M) == ["row", "group_averaged"] * 2
     assert {p: p.stat().st_mtime_ns for p in before} == before
+    for text in (folder / "work" / "trainings").rglob("*.txt"):
+        text.write_text(re.sub(r"^(T-\d+\t)", r"\1<<unk>> ", text.read_text(), flags=re.M))
+    assert "hold <<unk>>" in run_script(SCRIPT, folder / "rows.tsv", "group", *args).stderr
 
 
 def test_mistakes_are_one_line(finished, tmp_path):
@@ -163,8 +166,10 @@ def test_mistakes_are_one_line(finished, tmp_path):
     rows = folder / "rows.tsv"
     assert_one_line_error(run_script(SCRIPT, "tabel3", *args), "tabel3", "table3")
     assert_one_line_error(run_script(SCRIPT, rows, "b_dk16", *args), "b_dk16: no row", "first")
-    wrong = run_script(SCRIPT, rows, *args, "--seeds", "1,x")
-    assert_one_line_error(wrong, "--seeds 1,x: must be numbers")
+    for flags in (("--seeds", "1,x"), "--seeds 1,x: must be"), (("--work", "a:b"), "takes a colon"):
+        assert_one_line_error(run_script(SCRIPT, rows, *args, *flags[0]), flags[1])
+    runner = experiments.Runner(argparse.Namespace(gpus=4, parallel=2))
+    assert (runner.workers[1], runner.device_flags) == ("2", [])  # a translation has one device
     data = shutil.copytree(args[1], tmp_path / "data")
     (data / "train.src-tgt.tgt.idx").write_bytes(b"other")
     for kind, changed in ("flags", ("--", "--dropout", "0.2")), ("data", ("--data", data)):
