@@ -34,7 +34,7 @@ Decode = Callable[[list[list[str]]], list[int]]
 
 
 def take_sentences(args: argparse.Namespace) -> list[str]:
-    """The first sentences of the subset in subwords; WORK/data-bin has them as its test set."""
+    """The first sentences of the subset in subwords: WORK/sources, and WORK/data-bin's test set."""
     from fairseq.data import Dictionary, indexed_dataset
 
     folder = args.work / "data-bin"
@@ -54,7 +54,9 @@ def take_sentences(args: argparse.Namespace) -> list[str]:
     for row in rows:
         builder.add_item(row)
     builder.finalize(str(folder / f"test.{name}.idx"))
-    return [dictionary.string(row) for row in rows]
+    sentences = [dictionary.string(row) for row in rows]
+    (args.work / "sources").write_text("".join(f"{x}\n" for x in sentences), encoding="utf-8")
+    return sentences
 
 
 def lengths(args: argparse.Namespace) -> tuple[int, int, int]:
@@ -221,9 +223,7 @@ def usable_engines(args: argparse.Namespace) -> list[str]:
 def compare(args: argparse.Namespace) -> dict[str, Any]:
     """Run everything in turn."""
     os.environ["OMP_NUM_THREADS"] = str(args.threads)
-    args.work.mkdir(parents=True, exist_ok=True)
     sentences = take_sentences(args)
-    (args.work / "sources").write_text("".join(f"{x}\n" for x in sentences), encoding="utf-8")
     if args.bundle:
         lines = list(read_lines(args.lines))[: len(sentences)]
         (args.work / "lines").write_text("".join(f"{x}\n" for x in lines), encoding="utf-8")

@@ -71,9 +71,7 @@ def main(argv: list[str] | None = None) -> None:
     if "decoding" in args.modes:
         from decoding import take_sentences
 
-        wanted = argparse.Namespace(**vars(args), data_bin=args.data, subset="train")
-        text = "".join(f"{line}\n" for line in take_sentences(wanted))
-        (args.work / "sources").write_text(text, encoding="utf-8")
+        take_sentences(argparse.Namespace(**vars(args), data_bin=args.data, subset="train"))
     os.environ["PYTHONPATH"] = str(ROOT)
     cases = {
         f"{size}, {mode}, {args.threads} threads": compare(
