@@ -3,7 +3,6 @@
 #
 #   bash recipes/benchmarks/decoding.sh --model work/multi30k/averaged.pt --data-bin work/multi30k/data-bin \
 #     --bundle work/multi30k/model --lines work/multi30k/raw/test.en
-#   bash recipes/benchmarks/decoding.sh --model CHECKPOINT --data-bin DATA_BIN --sentences 96 --output-length 20 --alone
 #
 # Expected: `vaswani translate`, and the search alone in batches, at least 1.9 times stock's speed.
 set -euo pipefail

@@ -3,8 +3,6 @@
 #
 #   bash recipes/benchmarks/kernels.sh --data DATA_BIN                      tiny: some 10 minutes
 #   bash recipes/benchmarks/kernels.sh --sizes base --threads 1             37,000 random words
-#
-# A kernel that loses less than 3% everywhere when it is off does not belong there.
 set -euo pipefail
 # shellcheck source=recipes/lib/env.sh
 source "$(dirname "$0")/../lib/env.sh"

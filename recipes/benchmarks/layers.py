@@ -1,6 +1,5 @@
 """Table 1 by the clock: seconds of each kind of layer over the length n and over the width d.
 
-    python recipes/benchmarks/layers.py
     python recipes/benchmarks/layers.py --k 3 --r 16 --plot table1.png
 
 One sequence, forward, on one core. Over n the width is the middle one of --widths, over d the

@@ -10,9 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 
-BATCHING = (
-    Path(__file__).parents[3] / "vaswani_plugin" / "fairseq_plugin" / "patches" / "batching.py"
-)
+BATCHING = Path(__file__).parents[3] / "vaswani_plugin/fairseq_plugin/patches/batching.py"
 
 
 def complete() -> None:
