@@ -1,7 +1,6 @@
 """What exports refuse, and folders that are complete or not there."""
 
 import shutil
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,14 +39,6 @@ def test_a_folder_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         with pytest.raises(ValueError, match="give the name of a new one"), new_folder(Path(name)):
             pass
     assert list(tmp_path.iterdir()) == [tmp_path / "here"]
-
-
-def test_nothing_is_left_after_an_error(tmp_path: Path) -> None:
-    output = tmp_path / "new"
-    with pytest.raises(RuntimeError), new_folder(output) as folder:
-        (folder / "file").touch()
-        raise RuntimeError
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_options_that_exports_do_not_know_are_refused() -> None:
@@ -155,17 +146,3 @@ def test_the_type_of_a_checkpoint_is_kept_and_compared_in_float32(made, tmp_path
     assert main(["export", "--to", "fairseq", "--allow-layer-norm-eps", *flags]) == 0
     weights = torch.load(tmp_path / "stock.pt")["model"]
     assert weights["decoder.embed_positions.weight"].dtype == torch.bfloat16
-
-
-@pytest.mark.parametrize(
-    ("to", "module"),
-    [
-        *(("ctranslate2", "ctranslate2"), ("onnx", "onnx"), ("onnx", "onnxruntime")),
-        ("huggingface", "transformers"),
-    ],
-)
-def test_without_its_package_it_names_the_remedy(made, tmp_path, capsys, monkeypatch, to, module):
-    monkeypatch.setitem(sys.modules, module, None)
-    flags = ["--model", str(made), "--output", str(tmp_path / "out")]
-    assert main(["export", "--to", to, *flags]) == 1
-    assert "pip install" in capsys.readouterr().err
