@@ -406,24 +406,12 @@ def test_a_node_trains_and_does_nothing_else(recipe, program, tmp_path):
         assert ("raw:" in done.stderr or "made: raw" in done.stderr) == (rank == 0)
 
 
-def test_one_edited_line_changes_a_step(tmp_path):
-    """The patch of docs/how-to/recipes.md."""
+def test_the_pages_patch_fits_the_recipe():
     page = (REPO / "docs" / "how-to" / "recipes.md").read_text(encoding="utf-8")
     (patch,) = re.findall(r"```diff\n(.*?)```", page, re.DOTALL)
     old, new = (line[1:] for line in patch.split("\n")[:2])
-    text = (REPO / "recipes" / "multi30k.sh").read_text(encoding="utf-8")
-    assert text.count(f"{old}\n") == 1
-    copy = tmp_path / "recipes"
-    shutil.copytree(REPO / "recipes", copy, ignore=shutil.ignore_patterns("benchmarks", "config"))
-    (tmp_path / "vaswani_plugin").symlink_to(REPO / "vaswani_plugin")
-    outputs = []
-    for content in (text, text.replace(old, new)):
-        (copy / "multi30k.sh").write_text(content, encoding="utf-8")
-        done = run_bash(copy / "multi30k.sh", "--scale", "tiny", "--cpu", "--dry-run")
-        assert done.returncode == 0, done.stderr
-        outputs.append(done.stdout.split("\n"))
-    ((one, other),) = [pair for pair in zip(*outputs, strict=True) if pair[0] != pair[1]]
-    assert one.startswith("learn-bpe:") and one.replace("10000", "4000") == other
+    assert new == old.replace("10000", "4000") != old
+    assert f"{old}\n" in (REPO / "recipes" / "multi30k.sh").read_text(encoding="utf-8")
 
 
 NOT_IN_BASH_3 = (

@@ -17,7 +17,6 @@ from tests.conftest import REPO
 from tests.support.scripts import assert_one_line_error, run_bash
 
 ENV = REPO / "recipes" / "lib" / "env.sh"
-LOCK = REPO / "uv.lock"
 BASE_PYTHON = Path(sys.base_prefix) / "bin" / "python3"
 NOWHERE = "http://127.0.0.1:1/simple"
 OFFLINE = {
@@ -91,13 +90,6 @@ def complete(tmp_path) -> Path:
     (venv / "pyvenv.cfg").write_text("home = x\n")
     write_stamps(venv, "recipes")
     return venv
-
-
-def test_a_complete_environment_starts_at_once(complete):
-    show = f'source "{ENV}"; command -v python'
-    done = run_bash("-c", show, VASWANI_VENV=str(complete), VASWANI_GROUPS="")
-    assert done.stdout.strip() == str(complete / "bin" / "python")
-    assert done.stderr == ""
 
 
 @pytest.fixture
@@ -189,19 +181,13 @@ def test_two_at_a_time_wait_for_each_other(complete):
     assert (out.startswith("environment ready: "), errors) == (True, "")
 
 
-def test_the_lock_is_up_to_date_and_has_a_hash_for_every_file():
+def test_the_lock_is_up_to_date_and_names_no_mirror():
     check = ["uv", "lock", "--check", "--offline", "--no-cache", "--directory", REPO]
     done = subprocess.run(check, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    packages = tomllib.loads(LOCK.read_text())["package"]
-    names = [package["name"] for package in packages]
-    assert {"torch", "fairseq-fixed", "sacrebleu", "pytest", "uv"} <= set(names)
-    assert "torchaudio" not in names
-    for package in packages:
-        files = [*package.get("wheels", []), *filter(None, [package.get("sdist")])]
-        assert files or package["name"] == "vaswani-plugin"
-        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", file["hash"]) for file in files)
-        assert not files or package["source"] == {"registry": "https://pypi.org/simple"}
+    for package in tomllib.loads((REPO / "uv.lock").read_text())["package"]:
+        pypi = {"registry": "https://pypi.org/simple"}
+        assert package["name"] == "vaswani-plugin" or package["source"] == pypi
 
 
 @pytest.mark.slow
