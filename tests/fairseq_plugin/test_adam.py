@@ -138,8 +138,7 @@ def test_clip_norm_scales_the_gradient(bf16_config, kind, clip_norm):
 @pytest.mark.parametrize(("device", "fused"), [("cpu", True), ("meta", None)])
 def test_fused_where_there_is_a_kernel(device, fused):
     weight = torch.nn.Parameter(torch.ones(3, device=device))
-    cfg = OmegaConf.create({"lr": [0.1], "adam_betas": [0.9, 0.98], "adam_eps": 1e-9})
-    adam = VaswaniAdam(OmegaConf.merge(cfg, {"weight_decay": 0.0}), [weight])
+    adam = VaswaniAdam(make_config(adam_betas=[0.9, 0.98]), [weight])
     weight.grad = torch.ones_like(weight)
     adam.step()
     assert adam.optimizer.defaults["fused"] is fused and adam.optimizer.defaults["betas"][1] == 0.98
@@ -147,6 +146,5 @@ def test_fused_where_there_is_a_kernel(device, fused):
 
 @pytest.mark.parametrize("betas", ["0.9", "(0.9", "(0.9, 1.0)", "(0.9, 0.98, 0.99)"])
 def test_betas_are_two_numbers(betas):
-    cfg = OmegaConf.create({"lr": [0.1], "adam_betas": betas, "adam_eps": 1e-9, "weight_decay": 0})
     with pytest.raises(UserError, match="--adam-betas .*: must be two numbers from 0 to below 1"):
-        VaswaniAdam(cfg, [torch.nn.Parameter(torch.ones(3))])
+        VaswaniAdam(make_config(adam_betas=betas), [torch.nn.Parameter(torch.ones(3))])

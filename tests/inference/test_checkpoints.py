@@ -62,12 +62,10 @@ def test_code_is_refused_and_a_truncated_file_named(tmp_path, zipped):
             load_checkpoint(path)
 
 
-@pytest.mark.parametrize(
-    ("state", "message"), [([1, 2], "it holds no model"), ({"model": {}}, "it holds no model")]
-)
-def test_other_torch_files_are_named(tmp_path, state, message):
+@pytest.mark.parametrize("state", [[1, 2], {"model": {}}])
+def test_other_torch_files_are_named(tmp_path, state):
     torch.save(state, tmp_path / "other.pt")
-    with pytest.raises(ValueError, match=rf"other\.pt: no fairseq checkpoint: {message}"):
+    with pytest.raises(ValueError, match=r"other\.pt: no fairseq checkpoint: it holds no model"):
         load_checkpoint(tmp_path / "other.pt")
 
 

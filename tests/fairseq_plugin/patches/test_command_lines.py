@@ -19,15 +19,11 @@ from vaswani_plugin.metrics.segments import read_generate_output
 vaswani_plugin.register()
 
 
-def caught(action) -> BaseException:
-    with pytest.raises(BaseException) as error:
-        action()
-    return error.value
-
-
 def run_as(path: Path, source: str) -> BaseException:
     """The error that `source` raises, as if it stood in the file `path`."""
-    return caught(lambda: exec(compile(source, str(path), "exec"), {}))
+    with pytest.raises(BaseException) as error:
+        exec(compile(source, str(path), "exec"), {})
+    return error.value
 
 
 OURS, FAIRSEQ = PLUGIN / "models" / "x.py", command_lines.FAIRSEQ / "x.py"
@@ -44,6 +40,7 @@ MISTAKE = "from vaswani_plugin.errors import UserError\nraise UserError('--d-k i
         (FAIRSEQ, "raise ValueError('x')", False),
         (FAIRSEQ, "raise ValueError('--finetune-from-model x does not exist')", True),
         (FAIRSEQ, "raise FileNotFoundError('Dataset not found: valid')", True),
+        (FAIRSEQ, "raise OSError('Model file not found: x')", True),
         (FAIRSEQ, "raise ImportError('Please install editdistance')", True),
         (FAIRSEQ, "raise Exception('Size of sample #9 is invalid')", True),
         (COMMAND, "raise AssertionError('Must specify batch size with --max-tokens')", True),
