@@ -6,33 +6,16 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from fake_service import random_attention
 
 from vaswani_plugin.figures.attention_page import page
-from vaswani_plugin.inference.attention import Attention, HeadWeights
 
 EVIL = '</script><script>document.title="run"</script><img src=x onerror="document.title=1">'
 SOURCE = ["the", "cat", EVIL, "{{DATA}}", "slept", "</s>"]
 TARGET = ["die", "<!--", "שלום", "schlief", "</s>"]
+ATTENDED = random_attention(SOURCE, TARGET)
 FAINTEST = 0.02
 START = {"kind": "cross", "layer": 2, "heads": [1, 2, 3], "word": None}
-
-
-def make_attention(queries: list[str], keys: list[str], layers: int, heads: int) -> HeadWeights:
-    scores = np.random.default_rng(1).normal(size=(layers, heads, len(queries), len(keys)))
-    weights = np.exp(2 * scores)
-    return HeadWeights(queries, keys, weights / weights.sum(-1, keepdims=True))
-
-
-def make_attended(
-    source: list[str] = SOURCE, target: list[str] = TARGET, layers: int = 2, heads: int = 3
-) -> Attention:
-    read = [target[-1], *target[:-1]]
-    attentions = {
-        "encoder": make_attention(source, source, layers, heads),
-        "decoder": make_attention(read, read, layers, heads),
-        "cross": make_attention(target, source, layers, heads),
-    }
-    return Attention(" ".join(source), " ".join(target), attentions)
 
 
 class Parts(HTMLParser):
@@ -64,7 +47,7 @@ HOSTILE = [
 def test_no_word_leaves_its_place():
     """As tokens and in the title: the same elements and attributes as around plain words."""
     words = [HOSTILE, ["plain"] * len(HOSTILE)]
-    shown, plain = (Parts(page(make_attended(each, each[::-1]), START)) for each in words)
+    shown, plain = (Parts(page(random_attention(each, each[::-1]), START)) for each in words)
     assert shown.tags == plain.tags
     assert not any("src" in attributes for _, attributes in shown.tags)
     assert shown.scripts[1:] == plain.scripts[1:]
@@ -76,7 +59,7 @@ def test_no_word_leaves_its_place():
 def test_the_page_may_load_and_send_nothing():
     (policy,) = (
         attributes["content"]
-        for tag, attributes in Parts(page(make_attended(), START)).tags
+        for tag, attributes in Parts(page(ATTENDED, START)).tags
         if attributes.get("http-equiv") == "Content-Security-Policy"
     )
     rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
@@ -85,10 +68,9 @@ def test_the_page_may_load_and_send_nothing():
 
 
 def test_the_page_holds_the_weights():
-    attended = make_attended()
-    data = json.loads(Parts(page(attended, START)).scripts[0])
+    data = json.loads(Parts(page(ATTENDED, START)).scripts[0])
     assert data["start"] == START
-    for kind, attention in attended.kinds.items():
+    for kind, attention in ATTENDED.kinds.items():
         found = data["attention"][kind]
         assert (found["queries"], found["keys"]) == (attention.queries, attention.keys)
         levels = np.frombuffer(base64.b64decode(found["weights"]), dtype="<u2")
@@ -98,13 +80,12 @@ def test_the_page_holds_the_weights():
 
 @pytest.fixture
 def opened(chromium, tmp_path):
-    """The page of `make_attended` in a wide window, and its attentions."""
-    attended = make_attended()
-    (tmp_path / "page.html").write_text(page(attended, START), encoding="utf-8")
+    """The page in a wide window, and its attentions."""
+    (tmp_path / "page.html").write_text(page(ATTENDED, START), encoding="utf-8")
     with chromium.new_page(viewport={"width": 1000, "height": 800}) as tab:
         tab.set_default_timeout(120_000)
         tab.goto((tmp_path / "page.html").as_uri())
-        yield tab, attended.kinds
+        yield tab, ATTENDED.kinds
         assert not tab.console_messages() and not tab.page_errors()
 
 

@@ -15,10 +15,6 @@ import numpy as np
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import Attention, HeadWeights
 from vaswani_plugin.inference.runner import Hypothesis
-from vaswani_plugin.serving import server
-from vaswani_plugin.serving.app import Gate
-from vaswani_plugin.serving.texts import Limits
-from vaswani_plugin.serving.work import Service
 
 
 class FakeTranslator:
@@ -67,20 +63,26 @@ class FakeTranslator:
     def attention(self, source: str, target: str | None = None) -> Attention:
         if source == "refuse":
             raise UserError("no attention here")
-        sources, targets = [*source.split(), "</s>"], [*str(target).split(), "</s>"]
-        before = targets[-1:] + targets[:-1]
-        heads = {"encoder": random_heads(sources, sources), "decoder": random_heads(before, before)}
-        return Attention(source, str(target), heads | {"cross": random_heads(targets, sources)})
+        return random_attention([*source.split(), "</s>"], [*str(target).split(), "</s>"])
 
 
-def random_heads(queries: list[str], keys: list[str]) -> HeadWeights:
+def random_attention(source: list[str], target: list[str]) -> Attention:
     """Weights of 2 layers and 3 heads, the same for the same sizes."""
-    scores = np.random.default_rng(1).normal(size=(2, 3, len(queries), len(keys)))
-    weights = np.exp(2 * scores)
-    return HeadWeights(queries, keys, weights / weights.sum(-1, keepdims=True))
+    read, kinds = [target[-1], *target[:-1]], {}
+    sides = {"encoder": (source, source), "decoder": (read, read), "cross": (target, source)}
+    for kind, (queries, keys) in sides.items():
+        scores = np.random.default_rng(1).normal(size=(2, 3, len(queries), len(keys)))
+        weights = np.exp(2 * scores)
+        kinds[kind] = HeadWeights(queries, keys, weights / weights.sum(-1, keepdims=True))
+    return Attention(" ".join(source), " ".join(target), kinds)
 
 
 if __name__ == "__main__":
+    from vaswani_plugin.serving import server
+    from vaswani_plugin.serving.app import Gate
+    from vaswani_plugin.serving.texts import Limits
+    from vaswani_plugin.serving.work import Service
+
     given = json.loads(sys.argv[1])
     translator = FakeTranslator(**given.get("translator", {}))
     service = Service(translator, 4, Limits(**given.get("limits", {})))
