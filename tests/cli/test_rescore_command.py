@@ -13,6 +13,7 @@ import torch
 from fairseq import checkpoint_utils
 from sacrebleu.metrics import BLEU
 from toy_bundle import write_checkpoint, write_data
+from toy_language_model import write_lines
 
 from tests.conftest import REPO, ancestors
 from tests.support.commands import vaswani
@@ -73,9 +74,7 @@ class World:
         ]
 
     def write(self, name: str, lines: list[str]):
-        path = self.folder / name
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        return path
+        return write_lines(self.folder / name, lines)
 
 
 @pytest.fixture(scope="module")

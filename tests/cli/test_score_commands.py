@@ -7,6 +7,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+from toy_language_model import write_lines
 
 from tests.support.commands import Ended, vaswani
 from vaswani_plugin.metrics import bleu as scores
@@ -18,16 +19,11 @@ REFERENCES = ["Der kleine Hund schläft heute.", "Sie kauft ein blaues Auto.", "
 SOURCES = ["The small dog sleeps today.", "She buys a red car.", "We are going" + " or then" * 5]
 
 
-def write(path: Path, lines: list[str]) -> Path:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
-
-
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, Path]:
     return {
-        "hypothesis": write(tmp_path / "hyp", HYPOTHESES),
-        "reference": write(tmp_path / "ref", REFERENCES),
+        "hypothesis": write_lines(tmp_path / "hyp", HYPOTHESES),
+        "reference": write_lines(tmp_path / "ref", REFERENCES),
     }
 
 
@@ -41,13 +37,13 @@ def as_json(files: dict, *more: object) -> dict:
 
 
 def test_tokenized_and_lowercase_and_several_references(files: dict, tmp_path: Path) -> None:
-    write(files["hypothesis"], [h.upper().replace("Ä", "ä") for h in HYPOTHESES])
+    write_lines(files["hypothesis"], [h.upper().replace("Ä", "ä") for h in HYPOTHESES])
     result = as_json(files, "--tokenized", "--lowercase")
     expected = scores.tokenized_score(HYPOTHESES, [REFERENCES])
     assert result["tokenized"] == pytest.approx(expected) and expected > 20
     expected = scores.corpus_score(scores.sacrebleu_metric(True), HYPOTHESES, [REFERENCES])
     assert result["sacrebleu"] == pytest.approx(expected)
-    other = write(tmp_path / "other", HYPOTHESES)
+    other = write_lines(tmp_path / "other", HYPOTHESES)
     result = as_json(files, other, "--tokenized", "--lowercase")
     assert result["sacrebleu"] == pytest.approx(100.0) and "nrefs:2" in result["signature"]
     assert result["tokenized"] == pytest.approx(100.0) == result["chrf"]
@@ -57,8 +53,8 @@ def test_language_gives_the_scores_of_papers(files: dict) -> None:
     """By Moses' rules; compound-split also without typographic quotes."""
     lines = ["Ein EU-weites Gesetz kommt am Montag.", 'Er sagt "Ja" zum US-Plan nicht.']
     golds = ["Ein EU-nahes Gesetz kommt am Montag.", 'Er sagt "Ja" zum US-Plan nicht.']
-    write(files["hypothesis"], [line.replace(' "', " \u201c") for line in lines])
-    write(files["reference"], golds)
+    write_lines(files["hypothesis"], [line.replace(' "', " \u201c") for line in lines])
+    write_lines(files["reference"], golds)
     tokenize = scores.make_scoring_tokenizer("de")
     split = [[scores.split_compounds(tokenize(line)) for line in side] for side in (lines, golds)]
     result = as_json(files, "--language", "de")
@@ -70,9 +66,9 @@ def test_language_gives_the_scores_of_papers(files: dict) -> None:
 
 
 def test_tables(files: dict, tmp_path: Path) -> None:
-    training = write(tmp_path / "training", SOURCES[:2] * 20)
+    training = write_lines(tmp_path / "training", SOURCES[:2] * 20)
     (tmp_path / "training.gz").write_bytes(gzip.compress(training.read_bytes()))
-    flags = ["--source", write(tmp_path / "source", SOURCES), "--training-source"]
+    flags = ["--source", write_lines(tmp_path / "source", SOURCES), "--training-source"]
     result = as_json(files, *flags, tmp_path / "training.gz")
     lengths = [(row["bucket"], row["sentences"]) for row in result["by_length"]]
     assert lengths == [("1-10", 2), ("11-20", 1)]
@@ -173,7 +169,7 @@ def test_damaged_references_are_named(files: dict, tmp_path: Path) -> None:
 )
 def test_a_language_with_a_region_has_the_rules_of_the_language(files, name, rules):
     """And one without rules has the English ones."""
-    write(files["reference"], ["L'Auto est rouge-vif.", "Ein blaues Auto.", "房子 Haus."])
+    write_lines(files["reference"], ["L'Auto est rouge-vif.", "Ein blaues Auto.", "房子 Haus."])
     found, wanted = (as_json(files, "--language", each) for each in (name, rules))
     assert found == wanted and found["sacrebleu"] > 0
 
@@ -184,14 +180,14 @@ def test_decomposed_accents_are_said(files, tmp_path, command):
     given = ("--hypothesis", files["hypothesis"])
     given += ("--reference" if command == "bleu" else "--references", tmp_path / "nfd")
     for form, count in (("NFC", 0), ("NFD", 1)):
-        write(tmp_path / "nfd", [unicodedata.normalize(form, line) for line in HYPOTHESES])
+        write_lines(tmp_path / "nfd", [unicodedata.normalize(form, line) for line in HYPOTHESES])
         warned = f"1 of 3 lines of {tmp_path / 'nfd'} are not in Unicode's form NFC"
         assert vaswani(command, *given).err.count(warned) == count
 
 
 def test_text_without_spaces_needs_another_tokenizer(files: dict) -> None:
     for path in files.values():
-        write(path, ["房子在山上"] * 2)
+        write_lines(path, ["房子在山上"] * 2)
     done = bleu(files)
     assert "no spaces between words" in done.err and "--language NAME" in done.err
     assert "reading" not in done.out
@@ -202,7 +198,7 @@ def test_text_without_spaces_needs_another_tokenizer(files: dict) -> None:
     result = as_json(files, "--language", "zh", "--sacrebleu-tokenizer", "intl")
     assert "tok:intl" in result["signature"] and result["reading"] is None
     for path in files.values():
-        write(path, HYPOTHESES)
+        write_lines(path, HYPOTHESES)
     assert "reading" not in bleu(files, "--sacrebleu-tokenizer", "char").out
     assert as_json(files, "--language", "de")["reading"] == scores.reading(100)
 
@@ -288,7 +284,10 @@ def summaries(tmp_path, monkeypatch) -> None:
     """Files in the working folder."""
     monkeypatch.chdir(tmp_path)
     write_examples(iter(EXAMPLES), "test")
-    write(tmp_path / "hypothesis", SUMMARIES), write(tmp_path / "other", ["fire", "snow"])
+    (
+        write_lines(tmp_path / "hypothesis", SUMMARIES),
+        write_lines(tmp_path / "other", ["fire", "snow"]),
+    )
 
 
 def test_a_system_beside_lead_sentences(summaries):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from toy_bundle import SENTENCES, write_checkpoint, write_toy_bundle
-from toy_language_model import WORDS, write_bundle
+from toy_language_model import WORDS, write_bundle, write_lines
 from toy_parser import write_parser_bundle
 
 from tests.support.commands import vaswani
@@ -68,12 +68,6 @@ def arguments(name: str, world: dict[str, Path], folder: Path, **other: object) 
     return [word.format(**given) for word in COMMANDS[name].line.split()]
 
 
-def put(path: Path, lines: list[str]) -> Path:
-    """A text file."""
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
-
-
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Files by name; `bundle` is one of translation."""
@@ -111,4 +105,4 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "log": [LOG.format(n) for n in (10, 20, 30)],
     }
     assert (list(files), list(texts)) == (FILES, TEXTS)
-    return files | {name: put(folder / name, lines) for name, lines in texts.items()}
+    return files | {name: write_lines(folder / name, lines) for name, lines in texts.items()}
