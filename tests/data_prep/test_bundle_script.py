@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-from dataclasses import fields
 from pathlib import Path
 
 import bundle
@@ -20,7 +19,7 @@ from vaswani_plugin.text import bpe, bpe_learning
 from vaswani_plugin.text.binary import binarize
 from vaswani_plugin.text.coding import bpe_units, to_letters
 from vaswani_plugin.text.pipeline import Pipeline
-from vaswani_plugin.text.settings import Settings, TextSettings, TreeSettings, read_settings
+from vaswani_plugin.text.settings import TextSettings, read_settings
 
 NAMES = {"model.pt", "dict.en.txt", "dict.de.txt", "codes", "preprocessing.json"}
 
@@ -141,15 +140,6 @@ def test_the_training_text_completes_the_settings_and_contradicts_wrong_ones(par
     for line, part in {"the the.": "tokenizer=moses, but", "The .": "lowercase=true, but"}.items():
         binarize(str(write_lines(parts / "train", [line])), parts / "train.en-de.en", entries, 1)
         assert part in run(arguments(parts, tmp_path / "other"))
-
-
-def test_the_help_names_every_field_and_default(run, capsys):
-    with pytest.raises(SystemExit):
-        run(["--help"])
-    shown = capsys.readouterr().out
-    for kind in (Settings, TextSettings, TreeSettings):
-        names = {field.name for field in fields(kind)} - {"source_language", "target_language"}
-        assert not [name for name in names if name not in shown]
 
 
 def test_files_that_belong_to_another_model_are_refused(parts, run, tmp_path):
