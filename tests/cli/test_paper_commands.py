@@ -64,6 +64,8 @@ def test_table_1_by_formula() -> None:
         assert part in shown
     for part in ("r n d = 200,000", "log_k n = 4.19", "n/r = 10", "costs 0.5 times", "5 layers"):
         assert part in shown
+    for n, k, layers in ((125, 5, 3), (128, 2, 7), (126, 5, 4)):  # k times as many in each
+        assert f"after {layers} layers" in vaswani("complexity", "--n", n, "--k", k, "--r", 1).out
 
 
 def test_positions_are_the_papers_formula(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import pytest
 import torch
 from fairseq import models
 from fairseq.models import ARCH_CONFIG_REGISTRY
-from fairseq.models.transformer import TransformerModel
 from fairseq.registry import REGISTRIES
 from fairseq_flags import PLUGIN, model_config, training_config
 from hydra import compose, initialize_config_dir
@@ -200,14 +199,3 @@ def test_given_names_win_over_the_registered_defaults():
     names = (cfg.optimizer._name, cfg.lr_scheduler._name, cfg.criterion._name)
     assert names == ("adam", "fixed", "cross_entropy")
     assert REGISTRIES["optimizer"]["default"] == "vaswani_adam"
-
-
-def test_a_stock_architecture_parses_and_builds_under_our_defaults(task):
-    cfg = training_config("--arch", "transformer_iwslt_de_en", "--share-all-embeddings")
-    assert cfg.optimizer._name == "vaswani_adam"
-    assert cfg.criterion._name == "vaswani_label_smoothing"
-    # The stock model's width has another name: the schedule is told that there is none.
-    assert cfg.lr_scheduler.d_model is None
-    model = models.build_model(cfg.model, task)
-    assert type(model) is TransformerModel
-    assert model.encoder.embed_tokens.weight.shape == (ROWS_OF_THE_MATRIX, 512)

@@ -46,7 +46,6 @@ def test_impossible_flags(task, model, options, message):
 @pytest.mark.parametrize(
     ("part", "given"),
     [
-        ("a beam of 2 finds no more than 2", {"beam": 2, "nbest": 3}),
         ("top-k and top-p go with sampling", {"top_k": 3}),
         ("beam and sampling exclude", {"beam": 2, "sampling": True}),
     ],
