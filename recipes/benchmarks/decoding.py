@@ -257,10 +257,7 @@ def as_table(result: dict[str, Any]) -> str:
     count, threads = result["sentences"], result["threads"]
     lines = [f"{count:,} sentences, beam {result['beam']}, {threads} threads"]
     whole = "whole process | sentences/s | CPU s | peak MiB", ("speed", "cpu_seconds", "peak_mib")
-    alone = (
-        "search alone | sentences/s | one at a time | subwords",
-        ("batch", "one", "batch_subwords"),
-    )
+    alone = "search alone | sentences/s | one by one | subwords", ("batch", "one", "batch_subwords")
     text = "{median:,.1f} ({lowest:,.1f} to {highest:,.1f})"
     for part, (head, keys) in {"processes": whole, "alone": alone}.items():
         stock, *_ = [*result[part].values(), None]
