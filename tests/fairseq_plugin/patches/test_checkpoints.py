@@ -19,17 +19,33 @@ from vaswani_plugin.errors import UserError
 vaswani_plugin.register()
 
 
+def load(path: Path) -> dict:
+    return checkpoint_utils.load_checkpoint_to_cpu(str(path))
+
+
 def test_a_checkpoint_that_would_run_code_is_refused(tmp_path, stock_checkpoint):
     state = torch.load(stock_checkpoint)
     state["extra_state"]["more"] = Runs(tmp_path / "marker")
     torch.save(state, tmp_path / "evil.pt")
     with pytest.raises(UserError) as refusal:
-        checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "evil.pt"))
+        load(tmp_path / "evil.pt")
     assert not (tmp_path / "marker").exists()
     assert str(refusal.value).startswith(f"checkpoint {tmp_path}/evil.pt is refused: ")
     assert f"call {os.mkdir.__module__}.mkdir, " in str(refusal.value)
     torch.load(tmp_path / "evil.pt", weights_only=False)
     assert (tmp_path / "marker").exists(), "the file was harmless: this test would show nothing"
+
+
+def test_what_is_no_checkpoint_is_named(tmp_path, stock_checkpoint):
+    whole = stock_checkpoint.read_bytes()
+    for kept in (0.0, 0.001, 0.5, 0.999):
+        (tmp_path / "half.pt").write_bytes(whole[: int(len(whole) * kept)])
+        with pytest.raises(UserError, match=r"half\.pt (cannot be read|is no ch).*; \w+"):
+            load(tmp_path / "half.pt")
+    for content in ([1, 2], {"model": {}}):
+        torch.save(content, tmp_path / "foreign.pt")
+        with pytest.raises(UserError, match="foreign.pt is truncated, or no checkpoint"):
+            load(tmp_path / "foreign.pt")
 
 
 def test_a_failing_copy_leaves_the_old_checkpoint(tmp_path, monkeypatch):
