@@ -87,6 +87,8 @@ def test_the_hub_translates_as_the_paper_does(tmp_path):
     assert hub.translate(["the old"], beam=5, lenpen=1.0, max_len_b=200)[0]  # fairseq's defaults
     assert [*map(settings, seen)] == [(3, 0.6, 0.0, 50), (5, 1.0, 0.0, 200)]
     with pytest.raises(UserError, match="--retain-dropout: only fairseq's own models do"):
+        hub.generate([hub.encode("the old")], retain_dropout=True)
+    with pytest.raises(UserError, match="--retain-dropout: only fairseq's own models do"):
         VaswaniTransformer.from_pretrained(str(tmp_path), "one.pt", retain_dropout=True)
 
 
@@ -201,6 +203,8 @@ def test_the_direction_is_the_checkpoints_or_a_flags(toy_data_bin):
     forwards, backwards = map(VaswaniTranslationTask.setup_task, cfgs[:2])
     for state in forwards.state_dict(), backwards.state_dict():
         backwards.load_state_dict(state)
+    with pytest.raises(UserError, match="are of src-tgt and tgt-src: give those of one direction"):
+        backwards.build_generator([None, None], argparse.Namespace())
     with pytest.raises(ValueError, match="is of tgt-src: give --source-lang tgt --target-lang src"):
         forwards.load_state_dict(state)
     with pytest.raises(ValueError, match="give both --source-lang and --target-lang, or neither"):

@@ -67,6 +67,7 @@ class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, T
     cfg: VaswaniTranslationConfig
     decoding = PAPER_DECODING
     is_chosen = True  # the direction: by flags, and not by the names of the data's files
+    directions: frozenset[str] = frozenset()  # of the checkpoints that were loaded
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
@@ -94,6 +95,7 @@ class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, T
         if state_dict.get(LANGUAGES) == [target, source] and not self.is_chosen:
             advice = f"give --source-lang {target} --target-lang {source}, or to fine-tune it the"
             raise UserError(f"the checkpoint is of {target}-{source}: {advice} new ones")
+        self.directions |= {"-".join(state_dict.get(LANGUAGES) or [])} - {""}
         super().load_state_dict({**state_dict, LANGUAGES: [source, target]})
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs) -> None:
@@ -189,12 +191,17 @@ class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, T
         """
         args = self.complete_decoding(args)
         extra = dict(extra_gen_cls_kwargs or {})
+        if len(models) > 1 and len(self.directions) > 1:
+            pairs = " and ".join(sorted(self.directions))
+            raise UserError(f"the checkpoints are of {pairs}: give those of one direction")
         if getattr(args, "replace_unk", None) is not None:
             if getattr(args, "print_alignment", None) == "soft":
                 raise UserError("--replace-unk needs hard alignments: drop --print-alignment soft")
             args.print_alignment = "hard"
         # models return their attention in incremental decoding, or save the work
         for decoder in (model.decoder for model in models if hasattr(model, "decoder")):
+            if getattr(args, "retain_dropout", False) and hasattr(decoder, "weights_are_final"):
+                decoder.make_generation_fast_(retain_dropout=True)  # refused: of a call of the hub
             for name in ("alignment_wanted", "need_attn"):
                 if hasattr(decoder, name):
                     setattr(decoder, name, bool(getattr(args, "print_alignment", None)))
