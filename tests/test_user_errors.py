@@ -13,6 +13,7 @@ from vaswani_plugin.model.families import ELSEWHERE
 TRANSLATION = ("--task", "vaswani_translation", "--arch")
 DEBUG = (*TRANSLATION, "vaswani_debug")
 TINY = ("--arch", "vaswani_debug", "--max-tokens", "200", "--cpu", "--max-update", "1")
+BEST = ("--maximize-best-checkpoint-metric", "--best-checkpoint-metric")
 LSTM = (*TRANSLATION, "vaswani_attention_lstm")
 LANGUAGE = ("--task", "vaswani_language_modeling", "--arch")
 OF_ANCESTORS = [
@@ -34,6 +35,9 @@ def text_data_bin(tmp_path_factory):
         ((*DEBUG, "--bf16", "--amp"), "small updates would be lost"),
         ((*DEBUG, "--fp16", "--cpu"), "--fp16 needs a GPU: give --amp or --bf16"),
         ((*DEBUG, "--best-checkpoint-metric", "bleu"), "bleu would keep the worst: add --max"),
+        ((*DEBUG, *BEST, "chrf"), "metric chrf: validation has none: give --eval-bleu"),
+        ((*DEBUG, *BEST, "accuracy"), "validation has none: give --report-accuracy"),
+        ((*LANGUAGE, "vaswani_lm_debug", *BEST, "bleu"), "has none: take loss, nll_loss or ppl"),
         ((*DEBUG, "--next-word"), "--next-word is for --task vaswani_parsing"),
         ((*DEBUG, "--heads", "0"), "--heads 0: must be at least 1"),
         ((*DEBUG, "--d-model", "33", "--heads", "3"), "--d-model 33: must be even"),

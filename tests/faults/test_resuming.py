@@ -13,7 +13,7 @@ from fairseq.file_io import PathManager
 
 from tests.support.forks import assert_same_weights, updates_in
 from vaswani_plugin.fairseq_plugin.save_folder import choose
-from vaswani_plugin.inference.checkpoints import DIGESTS
+from vaswani_plugin.inference.checkpoints import DIGESTS, LANGUAGES
 
 
 def copy_of(undisturbed, folder, but=()):
@@ -129,17 +129,17 @@ def test_without_an_optimizers_state_the_rate_goes_on(undisturbed, start, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "state", "said"),
     [
-        (("--lr-scheduler", "inverse_sqrt", "--lr", 0.01), " vaswani, not inverse_sqrt, and the"),
-        ((), "error: the source dictionary of "),
-        (("--reset-optimizer",), "error: the source dictionary of "),
+        (("--lr-scheduler", "inverse_sqrt", "--lr", 0.01), {}, " vaswani, not inverse_sqrt"),
+        (("-s", "src", "-t", "tgt"), {LANGUAGES: ["tgt", "src"]}, "training of src-tgt: give"),
+        ((), {DIGESTS: {"source": "0"}}, "error: the source dictionary of "),
+        (("--reset-optimizer",), {DIGESTS: {"source": "0"}}, "error: the source dictionary of "),
     ],
 )
-def test_another_schedule_or_dictionary_is_refused(undisturbed, start, tmp_path, flags, said):
+def test_another_kind_of_training_is_refused(undisturbed, start, tmp_path, flags, state, said):
     last = copy_of(undisturbed, tmp_path / "run") / "checkpoint_last.pt"
-    if "dictionary" in said:
-        torch.save(torch.load(last) | {"task_state": {DIGESTS: {"source": "0"}}}, last)
+    torch.save(torch.load(last) | {"task_state": state}, last)
     run = start(last.parent, *flags)
     assert run.wait() == 1 and said in run.output()
 
@@ -166,7 +166,7 @@ def test_a_first_start_begins_with_the_named_file(undisturbed, start, tmp_path):
     state = torch.load(undisturbed / "checkpoint_best.pt")
     torch.save(state | {"last_optimizer_state": None}, folder / "checkpoint_best.pt")
     model = undisturbed / "checkpoint1.pt"
-    run = start(folder, "--max-update", 1, "--finetune-from-model", model)
+    run = start(folder, "--max-update", 1, "--finetune-from-model", model, "-s", "tgt", "-t", "src")
     assert run.wait() == 0, run.output()
     assert f"loading pretrained model from {model}" in run.output()
 

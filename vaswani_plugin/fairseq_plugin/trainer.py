@@ -23,11 +23,14 @@ from vaswani_plugin.fairseq_plugin import preemption, save_folder
 from vaswani_plugin.fairseq_plugin.configurations import check_settings
 from vaswani_plugin.fairseq_plugin.defaults import PAPER_VALUES, report
 from vaswani_plugin.fairseq_plugin.patches.distribution import is_under_torchrun
-from vaswani_plugin.inference.checkpoints import mismatches_explained, updates_of
+from vaswani_plugin.inference.checkpoints import LANGUAGES, mismatches_explained, updates_of
+from vaswani_plugin.model.configuration import flag
 
 logger = logging.getLogger(__name__)
 
-LOW_IS_GOOD, HIGH_IS_GOOD = ("loss", "nll_loss", "ppl"), ("bleu", "chrf", "accuracy")
+LOW_IS_GOOD = ("loss", "nll_loss", "ppl")
+# with the option by which a task or a criterion logs it
+HIGH_IS_GOOD = {"bleu": "eval_bleu", "chrf": "eval_bleu", "accuracy": "report_accuracy"}
 
 
 class NonfiniteNorm(Exception):
@@ -64,6 +67,12 @@ class VaswaniTrainer(Trainer):
         if metric in (LOW_IS_GOOD if is_high else HIGH_IS_GOOD):
             way = f"{'drop' if is_high else 'add'} --maximize-best-checkpoint-metric"
             raise UserError(f"--best-checkpoint-metric {metric} would keep the worst: {way}")
+        parts, needed = (cfg.task, cfg.criterion), HIGH_IS_GOOD.get(metric, "")
+        is_logged = [getattr(part, needed, None) for part in parts]
+        are_ours = all(str(getattr(part, "_name", None)).startswith("vaswani_") for part in parts)
+        if False in is_logged or are_ours and not (metric in LOW_IS_GOOD or any(is_logged)):
+            advice = f"give {flag(needed)}" if False in is_logged else "take loss, nll_loss or ppl"
+            raise UserError(f"--best-checkpoint-metric {metric}: validation has none: {advice}")
         workers = int(os.environ["WORLD_SIZE"]) if is_under_torchrun() else 1
         if workers > cfg.distributed_training.distributed_world_size:
             raise SystemExit(  # Hydra would print the traceback of a UserError
@@ -113,7 +122,15 @@ class VaswaniTrainer(Trainer):
             )
         resets = (reset_optimizer, reset_lr_scheduler)
         state = save_folder.contents(chosen) if is_seen else {}
-        self.task.load_state_dict(state.get("task_state") or {})  # ours refuse other dictionaries
+        task_state = state.get("task_state") or {}
+        self.task.load_state_dict(task_state)  # ours refuse other dictionaries
+        states = (task_state, self.task.state_dict())
+        trained, wanted = ("-".join(each.get(LANGUAGES) or ()) for each in states)
+        if trained not in ("", wanted) and not reset_optimizer:
+            raise UserError(
+                f"checkpoint {chosen} is of {trained}, this training of {wanted}: give another"
+                " --save-dir, or start from it by --finetune-from-model"
+            )
         state = {} if reset_optimizer else state
         further = (updates_of(save_folder.contents(last)) or 0) if file != last else 0
         if further > (updates_of(state) or 0) and not options.no_save:
