@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fairseq.distributed import utils as distributed_utils
-from fairseq_cli import generate, train
+from fairseq_cli import generate, interactive, train
 from fairseq_flags import training_config
 from omegaconf import DictConfig
 
@@ -104,6 +104,8 @@ def test_who_starts_which_workers(monkeypatch, world, more, ranks):
         (generate, ("--num-shards", "2"), "fairseq-generate takes no shards"),
         (generate, ("--distributed-world-size", "2"), "fairseq-generate takes no shards"),
         (generate, ("--constraints",), "--constraints: only fairseq-interactive reads them"),
+        (interactive, ("--replace-unk",), "--replace-unk: give a file of word pairs, or ''"),
+        (interactive, ("--print-alignment", "soft"), "only fairseq-generate prints it; give hard"),
         (train, ("--num-shards", "2"), "train would take all sentences in each shard"),
     ],
 )

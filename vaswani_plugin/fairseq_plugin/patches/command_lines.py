@@ -185,6 +185,10 @@ def complete_command_lines() -> None:
             flags.source_lang, flags.target_lang = infer_language_pair(flags.data.split(":")[0])
             if flags.source_lang is None:
                 raise UserError("--tokenizer moses: give --source-lang and --target-lang")
+        if getattr(flags, "replace_unk", None) == "@@ ":  # what fairseq takes for a file's name
+            raise UserError("--replace-unk: give a file of word pairs, or '' to copy the source")
+        if "--buffer-size" in names and flags.print_alignment == "soft":  # fairseq-interactive
+            raise UserError("--print-alignment soft: only fairseq-generate prints it; give hard")
         if "--beam" in names and "--buffer-size" not in names:  # fairseq-generate
             if flags.constraints is not None:
                 raise UserError("--constraints: only fairseq-interactive reads them, in each line")
