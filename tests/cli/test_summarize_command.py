@@ -92,6 +92,7 @@ def test_every_line_gives_a_line_and_long_articles_are_cut(folder):
     assert "1 of 8 articles are longer than the model reads" in done.err
     assert "the first 12 units were read" in done.err
     assert summarize(folder, ["ba"]).err == ""
+    assert summarize(folder, ["\u200b \u00ad"]).out == "\n"
 
 
 def test_options_of_the_search(folder):

@@ -17,6 +17,7 @@ from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.inference.runner import Batches, one_line, one_or_many, run
 from vaswani_plugin.search.options import PAPER_DECODING, Keywords, Options, takes_options
 from vaswani_plugin.text.coding import SEPARATOR
+from vaswani_plugin.text.raw_text import remove_invisible
 from vaswani_plugin.text.settings import TextSettings
 
 BUFFER = 256
@@ -123,7 +124,7 @@ class Summarizer(Pretrained):
 
         def read(number: int, text: str) -> tuple[str, ...]:
             line = one_line(text, f"article {number}")
-            return model.coder.encode_line(line) if line.strip() else ()
+            return model.coder.encode_line(line) if remove_invisible(line).strip() else ()
 
         def summaries(articles: list[tuple[str, ...]], batches: Batches) -> Iterator[Summary]:
             index = model.dictionary.index
