@@ -3,8 +3,8 @@
     bpe.py learn --input train.en train.de --operations 37000 --output codes
     bpe.py apply --codes codes --input train.en --output train.bpe.en
 
-`learn` counts all inputs together: both languages share one table of merges. The results are the
-same, byte for byte, as those of subword-nmt's commands. `sed 's/@@ //g'` undoes `apply`.
+`learn` counts all inputs together: both languages share one table of merges. The results are those
+of subword-nmt's commands for text in Unicode's form NFC. `sed 's/@@ //g'` undoes `apply`.
 
 A joint table can produce subwords that the training text of a language does not have. As
 subword-nmt advises, count a language's subwords, then apply the codes again with a threshold:

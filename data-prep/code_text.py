@@ -1,22 +1,21 @@
 """Turns text into a language model's training data: tokens in fairseq's binary form.
 
-    code_text.py --coding bpe --operations 8000 --train train.txt --valid valid.txt \\
-        --test test.txt --output data-bin
+    code_text.py --coding bpe --train train.txt --valid valid.txt --test test.txt --output data-bin
     code_text.py --coding bpe --summaries --article-tokens 400 --summary-tokens 60 \\
         --train raw/train --valid raw/valid --test raw/test --output data-bin
 
-The tokens are words (separated by spaces; words that the training text lacks become <unk>), bpe
-subwords (learned from the raw training text; decoding restores every line exactly) or characters.
-Each line is a sequence that ends with </s>.
+The tokens are words (separated by spaces; words that the training text lacks become <unk>) or
+characters, of Unicode's form NFC; or bpe subwords (learned from the raw training text; decoding
+restores every line exactly). Each line is a sequence that ends with </s>.
 
 With --summaries a split is a prefix of two files, PREFIX.article and PREFIX.summary, and a sequence
-is `article <sep> summary`, cut to --article-tokens and to --summary-tokens tokens.
+is `article <sep> summary` in form NFC, cut to --article-tokens and to --summary-tokens tokens.
 
 The folder has what `--task language_modeling` reads (dict.txt, train.bin, train.idx and so on), the
 codes, and preprocessing.json for bundle.py. It is created only when it is complete.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import get_args
@@ -29,14 +28,15 @@ from vaswani_plugin.files.outputs import new_data_folder, write_lines
 from vaswani_plugin.files.parallel import process_file
 from vaswani_plugin.text.binary import binarize, build_dictionary, write_dictionary
 from vaswani_plugin.text.bpe_learning import learn_codes
-from vaswani_plugin.text.coding import CODES, SEPARATOR, LineFunction, bpe_units, make_coding
+from vaswani_plugin.text.coding import CODES, SEPARATOR, bpe_units
 from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS, TEXT_DICTIONARY
+from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import SETTINGS, Coding, TextSettings
 
 
-def encoder(coding: str, codes: str | None) -> LineFunction:
+def encoder(settings: TextSettings, folder: Path) -> Callable[[str], str]:
     """Returns the function from a raw line to units."""
-    return make_coding(coding, codes)[0]
+    return Pipeline(settings, folder).encode
 
 
 def joined(settings: TextSettings, pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -61,12 +61,12 @@ def code_text(
     with new_data_folder(output) as (folder, parts):
         codes = str(folder / CODES) if settings.codes else None
         if codes:
-            learn_codes(splits["train"], operations, 2, codes, workers)
+            learn_codes(splits["train"], operations, codes, workers, not settings.article_tokens)
         coded = {}
         for split, files in splits.items():
             sides = [f"{parts}/{split}.{number}" for number in range(len(files))]
             for source, side in zip(files, sides, strict=True):
-                process_file(partial(encoder, settings.coding, codes), source, side, workers)
+                process_file(partial(encoder, settings, folder), source, side, workers)
             coded[split] = sides[0]
             if len(sides) == 2:
                 coded[split] = f"{parts}/{split}"

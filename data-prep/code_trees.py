@@ -57,7 +57,7 @@ def code_trees(
             write_sequences(files, *sides, settings.keep_tags, settings.label_closings)
         codes = str(folder / CODES) if settings.codes else None
         if codes:
-            learn_codes([str(parts / "train.raw")], operations, 2, codes, workers)
+            learn_codes([str(parts / "train.raw")], operations, codes, workers, exact=True)
         encode = partial(line_encoder, settings.coding, codes)
         for split in splits:
             process_file(encode, f"{parts}/{split}.raw", f"{parts}/{split}.{WORDS}", workers)

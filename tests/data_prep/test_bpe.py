@@ -29,7 +29,9 @@ def corpus(tmp_path_factory) -> Path:
         weights = [1 / (i + 1) for i in range(300)]
         lines = [" ".join(rng.choices(words, weights, k=rng.randint(1, 12))) for _ in range(400)]
         lines[5], lines[6], lines[7] = "", "  two  spaces ", "tab\tinside\u00a0" * 9
-        (folder / f"train.{language}").write_text("".join(f"{x}\n" for x in lines), "utf-8")
+        text = "".join(f"{x}\n" for x in lines)
+        (folder / f"train.{language}").write_text(text, "utf-8")
+        (folder / f"nfd.{language}").write_text(text.replace("ö", "o\u0308"), "utf-8")
     odd = [" \u00a0 ", "abc\u00a0abc \u3000 c", " x\u2003y", "a\u00a0b c  d", "w" * 3000, *lines]
     (folder / "odd.de").write_text("".join(f"{x}\n" for x in odd), "utf-8")
     return folder
@@ -38,8 +40,8 @@ def corpus(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def codes(corpus) -> Path:
     """Codes that our script learnt."""
-    flags = ("--operations", 200, "--output", corpus / "codes", "--input", corpus / "train.en")
-    done = run_script("data-prep/bpe.py", "learn", *flags, corpus / "train.de")
+    flags = ("--operations", 200, "--output", corpus / "codes", "--input", corpus / "nfd.en")
+    done = run_script("data-prep/bpe.py", "learn", *flags, corpus / "nfd.de")
     assert done.returncode == 0, done.stderr
     return corpus / "codes"
 
@@ -72,10 +74,10 @@ def test_applying_equals_subword_nmt(corpus, codes, vocabulary, tmp_path):
     limit = ("--vocabulary", vocabulary, "--vocabulary-threshold", 60)
     results = []
     for source, more in (("odd.de", ()), ("train.de", ()), ("train.de", limit)):
-        options = ("--codes", codes, "--input", corpus / source, *more)
-        subword_nmt("apply-bpe", *options, "--output", tmp_path / "theirs")
-        workers = ("--workers", 1 if more else 2, "--output", tmp_path / "ours")
-        done = run_script("data-prep/bpe.py", "apply", *options, *workers)
+        options = ("--codes", codes, *more, "--input")
+        subword_nmt("apply-bpe", *options, corpus / source, "--output", tmp_path / "theirs")
+        options += (corpus / source.replace("train", "nfd"), "--workers", 1 if more else 2)
+        done = run_script("data-prep/bpe.py", "apply", *options, "--output", tmp_path / "ours")
         assert done.returncode == 0, done.stderr
         results.append((tmp_path / "ours").read_bytes())
         assert results[-1] == (tmp_path / "theirs").read_bytes()

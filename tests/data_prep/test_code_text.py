@@ -10,15 +10,16 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.raw_text import composed
 from vaswani_plugin.text.settings import read_settings_file
 
 TEXT = {
-    "train": ["the old bird  sat", "", " the <unk> bird saw the garden ", "a@@ na\u00efve </s> ?"],
+    "train": ["the old bird  sat", "", " the <unk> bird saw the garden ", "a@@ nai\u0308ve </s> ?"],
     "valid": ["the bird", "sat on the garden\u2028wall"],
     "test": ["the na\u00efve \U0001f600", " a"],
 }
 SUMMARIES = {
-    "train": [("the old bird sat in the garden", "a bird sat"), ("it rained", "rain and rain")],
+    "train": [("the old bird sat in the garden", "a bird sat"), ("i\u0308s", "i\u0308s i\u0308s")],
     "valid": [("", "nothing")],
     "test": [("one two three four five six seven", "one"), ("the bird", "a")],
 }
@@ -70,12 +71,13 @@ def test_text_comes_back_from_the_binary_files(text, run, coding):
         units = read_back(text / "bin", split)
         assert [line[-1] for line in units] == ["</s>"] * len(lines)
         if coding == "bpe" or split == "train":
-            assert [pipeline.decode(" ".join(line[:-1])) for line in units] == lines
+            same = lines if coding == "bpe" else list(map(composed, lines))
+            assert [pipeline.decode(" ".join(line[:-1])) for line in units] == same
             assert not any("<unk>" in line for line in units)
     if coding == "bpe":
         assert output.count(", 0 unknown") == 3
     else:
-        known = set("".join(TEXT["train"]))
+        known = set(composed("".join(TEXT["train"])))
         missing = sum(character not in known for character in "".join(TEXT["test"]))
         units = sum(len(line) + 1 for line in TEXT["test"])
         assert f"test: 2 lines, {units} units, {missing} unknown" in output and missing == 1
@@ -100,7 +102,7 @@ def test_summaries_are_cut_and_joined(summaries, run, coding):
             expected.append(units)
         assert read_back(summaries / "bin", split) == expected
     if coding == "bpe":  # of both sides
-        assert "r a" in (summaries / "bin" / "codes").read_text()
+        assert "\u01c3 \u01af" in (summaries / "bin" / "codes").read_text()  # composed
 
 
 def test_rare_words_become_unknown(text, run):

@@ -19,6 +19,7 @@ from vaswani_plugin.text.trees import Leaf, Tree, leaves, parse_tree, to_line
 SIZES = {"train": 60, "also": 25, "valid": 20, "test": 20}
 NEW = "(TOP (NEW (NEWER new)))\n"
 RARE = "bark@@ <unk> </s> @-@ \U0001f600 na\u00efve".split()
+FORMS = ("na\u00efve", "nai\u0308ve")  # NFC, NFD
 
 
 def odd_trees(count: int, seed: int) -> list[Tree]:
@@ -35,7 +36,7 @@ def odd_trees(count: int, seed: int) -> list[Tree]:
 def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("trees")
     for seed, (split, size) in enumerate(SIZES.items()):
-        lines = "".join(f"{to_line(tree)}\n" for tree in odd_trees(size, seed))
+        lines = "".join(f"{to_line(tree)}\n" for tree in odd_trees(size, seed)).replace(*FORMS)
         (folder / split).write_text(lines + NEW * (split == "also"), encoding="utf-8")
     return folder
 
@@ -79,7 +80,7 @@ def test_every_tree_comes_back(run, tags, flags):
         for tree, source, target in zip(trees, sources, targets, strict=True):
             assert dictionary.unk() not in source
             units = [dictionary[n] for n in source[:-1]]
-            assert pipeline.encode(" ".join(linearize(tree)[0])).split() == units
+            assert pipeline.encode(" ".join(linearize(tree)[0]).replace(*FORMS)).split() == units
             words = decode(" ".join(units)).split(" ")
             assert len(words) == len(leaves(tree))
             if split != "train":

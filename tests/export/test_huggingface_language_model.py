@@ -25,8 +25,8 @@ def make_bundle(folder, kind):
     """A bundle of random weights with peaked logits, and texts that it knows all units of."""
     if kind.startswith("words"):
         flags = ("--norm", "pre") if kind == "words, GPT-2" else ()
-        made = write_bundle(folder / "model", TextSettings("words"), WORDS, *flags)
-        return made, [" ".join(WORDS[:5])]
+        made = write_bundle(folder / "model", TextSettings("words"), [*WORDS, "\u00e9"], *flags)
+        return made, [" ".join([*WORDS[:5], "e\u0301"])]
     if kind == "characters":
         units = [unit for text in TEXTS for unit in coding.encode_characters(text).split()]
         units = list(dict.fromkeys(units))

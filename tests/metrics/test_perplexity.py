@@ -5,11 +5,11 @@ import math
 import pytest
 
 from vaswani_plugin.metrics import perplexity as ppl
-from vaswani_plugin.metrics.token_stream import read_scored_text
+from vaswani_plugin.metrics.token_stream import count_represented, read_scored_text
 from vaswani_plugin.text.binary import write_dictionary
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.pipeline import Pipeline
-from vaswani_plugin.text.settings import Settings
+from vaswani_plugin.text.settings import Settings, TextSettings
 
 TEXT = ["the cat sat", "", "thé 🐈  sat "]
 
@@ -21,13 +21,15 @@ def test_the_notes_conversion_from_characters_to_words():
     assert converted["perplexity_per_word"] == pytest.approx(73.14, abs=0.005)
 
 
-def test_counts_and_rates_by_hand():
+def test_counts_and_rates_by_hand(tmp_path):
     counts = ppl.count_text(TEXT)
     assert counts == ppl.TextCounts(lines=3, words=6, characters=22, bytes=26)
     counted, alone = (ppl.rates(90.0, counts, with_line_ends) for with_line_ends in (True, False))
     assert [counted[f"bits_per_{unit}"] for unit in ppl.UNITS] == [90 / 9, 90 / 25, 90 / 29]
     assert [alone[f"bits_per_{unit}"] for unit in ppl.UNITS] == [90 / 6, 90 / 22, 90 / 26]
     assert counted["perplexity_per_word"] == 1024
+    pipeline = Pipeline(TextSettings("characters"), tmp_path)  # the counts are of the raw text
+    assert count_represented(["e\u0301"], ["\u00e9"], pipeline) == (ppl.TextCounts(1, 1, 2, 3), 0)
 
 
 def test_what_has_no_rate():

@@ -77,7 +77,7 @@ def test_whatever_units_a_model_writes_are_text(bpe_coding):
 @example(" \u2581 <U+2581> <unk> \t\r\x85\u2028\u3000")
 def test_characters_come_back(line):
     encode, decode = coding.make_coding("characters", None)
-    units = encode(line).split()
+    units, line = encode(line).split(), coding.composed(line)
     assert len(units) == len(line) and not RESERVED & set(units)
     assert decode(" ".join(units)) == line
     # The dictionary's file is read line by line, and split at the last space.
@@ -87,5 +87,5 @@ def test_characters_come_back(line):
 @given(line=LINES)
 def test_words_come_back_but_for_blanks(line):
     encode, decode = coding.make_coding("words", None)
-    words = [word if word not in RESERVED else "<unk>" for word in line.split()]
+    words = [word if word not in RESERVED else "<unk>" for word in coding.composed(line).split()]
     assert decode(encode(line)) == " ".join(words)

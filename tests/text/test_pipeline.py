@@ -19,6 +19,7 @@ from vaswani_plugin.text.raw_text import remove_invisible
 from vaswani_plugin.text.settings import (
     Settings,
     TextSettings,
+    TreeSettings,
     read_settings,
     read_settings_file,
     settings_from,
@@ -26,6 +27,7 @@ from vaswani_plugin.text.settings import (
 
 REQUIRED = {"source_language": "en", "target_language": "de", "lowercase": False}
 REQUIRED |= {"normalize_punctuation": False, "tokenizer": "moses", "subwords": "none"}
+CODES = {"subwords": "subword-nmt", "codes": "codes"}
 DASHES = {"normalize_punctuation": True, "aggressive_dash_splits": True, "escape": False}
 ODD = ["", " \t ", "a\u2028b\u0085c\x0bd e", "NUL \x00 and \x1b bell \x07", "x" * 300, "\ufeffmark"]
 ODD += ["\u201eGr\u00fc\u00df Gott\u201c \u2013 5,300.50 \u20ac at 10:30 a.m."]
@@ -57,7 +59,7 @@ def through(script: str, lines: list[str], *flags: object) -> list[str]:
     ],
 )
 def test_encode_is_what_the_recipes_scripts_do(data, changes, flags):
-    settings = settings_from(REQUIRED | changes | {"subwords": "subword-nmt", "codes": "codes"})
+    settings = settings_from(REQUIRED | changes | CODES)
     lines = SENTENCES + ODD
     assert any(remove_invisible(line) != line for line in lines)
     clean = list(map(remove_invisible, lines))  # published corpora keep theirs
@@ -69,22 +71,20 @@ def test_encode_is_what_the_recipes_scripts_do(data, changes, flags):
 
 def test_a_vocabulary_limits_the_subwords(data):
     (data / "seen").write_text("t 9\nth 2\nthe 9\nb@@ 9\nbir 9\nd 9\n")
-    codes = {"subwords": "subword-nmt", "codes": "codes"}
-    limited = codes | {"vocabulary": "seen", "vocabulary_threshold": 3}
+    limited = CODES | {"vocabulary": "seen", "vocabulary_threshold": 3}
     lines = ["the old bird", "over the sea"]
     flags = ("--codes", data / "codes", "--vocabulary", data / "seen", "--vocabulary-threshold", 3)
     expected = through("bpe.py", lines, "apply", *flags)
     pipeline = Pipeline(settings_from(REQUIRED | limited), data)
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(pipeline.encode, lines * 50)) == expected * 50
-    unlimited = [Pipeline(settings_from(REQUIRED | codes), data).encode(line) for line in lines]
+    unlimited = [Pipeline(settings_from(REQUIRED | CODES), data).encode(line) for line in lines]
     # The target side is not limited: the vocabulary is that of the source language.
     assert expected != unlimited == [pipeline.of_target().encode(line) for line in lines]
 
 
 def test_decode_is_what_the_recipes_scripts_do(data):
-    settings = settings_from(REQUIRED | {"subwords": "subword-nmt", "codes": "codes"})
-    pipeline = Pipeline(settings, data)
+    pipeline = Pipeline(settings_from(REQUIRED | CODES), data)
     lines = [pipeline.encode(line) for line in SENTENCES + ODD]
     lines += ["a@@ b@@", "@@ x", "<unk> &quot; <unk> &quot; @-@ y", "@@ @@ @@", "don &apos;t"]
     words = [post_process(line, "@@ ") for line in lines]
@@ -97,6 +97,17 @@ def test_text_without_rules(tmp_path):
     plain = Pipeline(Settings(**REQUIRED | {"tokenizer": "none"}), tmp_path)
     assert plain.encode("a <s> b<s> </s> < s >") == "a <unk> b<s> <unk> < s >"
     assert plain.decode("a\u2028b\x85c\nd\re") == "a b c d e"
+
+
+KINDS = [settings_from(REQUIRED | {"tokenizer": "none"} | codes) for codes in ({}, CODES)]
+KINDS += [TextSettings("words"), TextSettings("characters"), TextSettings("bpe", "codes", 9, 9)]
+KINDS += [TreeSettings(coding, True, True, "codes") for coding in ("words", "bpe")]
+
+
+@pytest.mark.parametrize("settings", KINDS, ids=range(len(KINDS)))
+def test_a_letter_with_its_accent_is_one_character(data, settings):
+    encode = Pipeline(settings, data).encode
+    assert encode("Scho\u0308ne cafe\u0301s") == encode("Sch\u00f6ne caf\u00e9s")
 
 
 def write_settings(folder, content) -> None:

@@ -94,7 +94,7 @@ def test_bad_trees_are_named_with_file_and_line(text, line, reason, tmp_path):
 
 def test_a_word_alone_and_what_is_not_seen_of_it():
     spaces = ("a", "a"), ("\u2009a\u00a0b\u00a0", "a\u00a0b")
-    for raw, expected in (*spaces, ("\ufeff a\xadb", "ab")):
+    for raw, expected in (*spaces, ("\ufeff a\xadbe\u0301", "ab\u00e9")):
         assert to_line(clean(parse_tree(f"(NN {raw})"))) == f"(TOP (NN {expected}))"
     assert clean(parse_tree("(NN \xad)")) is None
 

@@ -240,13 +240,14 @@ def text_tokenizer(model: Path, settings: TextSettings, dictionary: Dictionary) 
         units_model = models.WordLevel(numbers, unk_token="<unk>")
     tokenizer, line_break = _made(units_model, dictionary, f"{dictionary[EOS]} $0"), "\n"
     if settings.coding == "words":
-        tokenizer.normalizer = normalizers.Replace(
-            Regex(rf"(?<!\S)(?:{_SPECIAL})(?!\S)"), dictionary[UNK]
-        )
+        symbol = Regex(r"(?<!\S)(?:<s>|<pad>|</s>|<sep>)(?!\S)")  # as in `make_coding`
+        unknown = normalizers.Replace(symbol, dictionary[UNK])
+        tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), unknown])
         blanks = Regex(r"(?:(?!\n)[\s\x{1C}-\x{1F}])+")
         split = pre_tokenizers.Split(blanks, "removed")
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([_LINES, split])
     elif settings.coding == "characters":
+        tokenizer.normalizer = normalizers.NFC()
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
         tokenizer.decoder = decoders.Fuse()
     else:
@@ -266,7 +267,6 @@ def text_tokenizer(model: Path, settings: TextSettings, dictionary: Dictionary) 
     return content
 
 
-_SPECIAL = "<s>|<pad>|</s>|<sep>"  # unknown words in a text of words, as in `make_coding`
 _EMPTY = "\ue000"  # an empty word, between two spaces; from the private use area
 
 

@@ -19,7 +19,6 @@ from vaswani_plugin.search.options import PARSER_DECODING, Keywords, Options, ta
 from vaswani_plugin.search.well_formed import Grammar
 from vaswani_plugin.text.linearization import restore, words_of
 from vaswani_plugin.text.pipeline import Pipeline
-from vaswani_plugin.text.raw_text import remove_invisible
 from vaswani_plugin.text.settings import TreeSettings
 from vaswani_plugin.text.trees import BadTree, nltk_tree, parse_tree, to_line
 
@@ -188,4 +187,4 @@ class Parser(Pretrained):
         if size > most:
             text = f"line {number}: the line has {size} units, the model takes {most}: divide it"
             raise TextTooLong(number, size, most, text)
-        return tuple(words_of(remove_invisible(runner.one_line(line)))), units
+        return tuple(words_of(runner.one_line(line))), units

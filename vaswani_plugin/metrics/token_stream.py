@@ -16,6 +16,7 @@ from vaswani_plugin.metrics.perplexity import TextCounts, count_text
 from vaswani_plugin.text.coding import UNKNOWN
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.raw_text import composed
 
 
 @dataclass(frozen=True)
@@ -111,11 +112,11 @@ def count_represented(
 ) -> tuple[TextCounts, int]:
     """Count the part of a text that a pipeline's tokens represent, and the lines that lose words.
 
-    A line that changes in any way counts as its words joined by single blanks.
+    A line that changes, but for Unicode's form, counts as its words joined by single blanks.
     """
     kept, lost = [], 0
     for line, units in zip(lines, encoded, strict=True):
-        restored = pipeline.decode(units)
-        lost += restored.split() != line.split()
-        kept.append(line if restored == line else " ".join(line.split()))
+        restored, whole = composed(pipeline.decode(units)), composed(line)
+        lost += restored.split() != whole.split()
+        kept.append(line if restored == whole else " ".join(line.split()))
     return count_text(kept), lost

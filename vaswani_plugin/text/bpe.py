@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.files.lines import read_lines
+from vaswani_plugin.text.raw_text import composed
 
 Pair = tuple[str, str]
 LineFunction = Callable[[str], str]
@@ -87,7 +88,7 @@ def make_encoder(path: str, vocabulary: str | None = None, threshold: int = 0) -
         if not words:
             return line
         before = len(line) - len(line.lstrip(" "))
-        units = " ".join([split(word) for word in words.split(" ") if word])
+        units = " ".join([split(word) for word in composed(words).split(" ") if word])
         return f"{line[:before]}{units}{line[before + len(words) :]}"
 
     return encode

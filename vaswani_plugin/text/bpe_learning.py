@@ -7,7 +7,7 @@ seconds for 37,000 merges of 200,000 lines).
 
 import heapq
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,6 +16,7 @@ from vaswani_plugin.files.outputs import write_atomically
 from vaswani_plugin.files.parallel import process_file, word_counts
 from vaswani_plugin.text.bpe import WORD_END, Pair
 from vaswani_plugin.text.coding import to_letters
+from vaswani_plugin.text.raw_text import composed
 
 # UTF-8 bytes sort like the characters that they encode, and no byte is above 0xf4.
 _INVERTED = bytes((254 - byte) % 256 for byte in range(256))
@@ -95,6 +96,8 @@ def learn(
     from tqdm import tqdm
 
     counts = word_counts(paths, workers, " ")
+    for word in [word for word in counts if composed(word) != word]:
+        counts[composed(word)] += counts.pop(word)
     merges = learn_merges(counts, operations, min_frequency)
     learned = 0
     with write_atomically(output) as write:
@@ -108,16 +111,14 @@ def learn(
     return learned
 
 
-def _letters_encoder() -> Callable[[str], str]:
-    return to_letters
+def _letters_encoder(exact: bool) -> Callable[[str], str]:
+    return to_letters if exact else lambda line: to_letters(composed(line))
 
 
-def learn_codes(
-    files: list[str], operations: int, min_frequency: int, output: str, workers: int
-) -> None:
-    """Learns BPE of the bytes (coding.py) of all raw files; the arguments are those of `learn`."""
+def learn_codes(files: list[str], operations: int, output: str, workers: int, exact: bool) -> None:
+    """Learns BPE of the bytes (coding.py) of all raw files, as they are (`exact`) or composed."""
     with TemporaryDirectory(dir=Path(output).parent) as folder:
         letters = [f"{folder}/{number}" for number in range(len(files))]
         for source, target in zip(files, letters, strict=True):
-            process_file(_letters_encoder, source, target, workers)
-        learn(letters, operations, min_frequency, output, workers)
+            process_file(partial(_letters_encoder, exact), source, target, workers)
+        learn(letters, operations, 2, output, workers)

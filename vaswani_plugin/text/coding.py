@@ -1,9 +1,9 @@
 """Codings of one language's text for language models: from a raw line to units, and back.
 
-    words       the words between blanks, as in wikitext and the Penn Treebank. Words that are not
-                in the training text become <unk>. Several blanks become one.
-    characters  one unit for each character. The space is ▁; other white space and ▁ itself are
-                named, as in <U+0009>. Lossless if the training text has all characters of a line.
+    words       the words between blanks, as in wikitext and the Penn Treebank, in Unicode's form
+                NFC. Words that are not in the training text become <unk>, several blanks one.
+    characters  one unit for each character, in form NFC. The space is ▁; other white space and ▁
+                itself are named, as in <U+0009>. Lossless but for the form, if all are known.
     bpe         byte-pair encoding (Sennrich et al. 2016) of the raw line's UTF-8 bytes. Lossless
                 for every line; there are no unknown units.
 
@@ -19,6 +19,7 @@ import re
 
 from vaswani_plugin.text.bpe import WORD_END, LineFunction, join_bpe, make_encoder, read_merges
 from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS
+from vaswani_plugin.text.raw_text import composed
 
 CODES = "codes"  # name of the file with BPE's table of merges, in a data folder and a bundle
 SEPARATOR = "<sep>"
@@ -43,7 +44,7 @@ def encode_characters(line: str) -> str:
         is_named = character.isspace() or character == _SPACE
         return f"<U+{ord(character):04X}>" if is_named else character
 
-    return " ".join(map(unit, line))
+    return " ".join(map(unit, composed(line)))
 
 
 def decode_characters(units: str) -> str:
@@ -82,7 +83,7 @@ def bpe_units(codes: str) -> list[str]:
 def make_coding(coding: str, codes: str | None) -> tuple[LineFunction, LineFunction]:
     """Returns the functions from a raw line to units, and back; `codes` are the merges of bpe."""
     if coding == "words":
-        words = lambda line: " ".join(_RESERVED.get(word, word) for word in line.split())  # noqa: E731
+        words = lambda line: " ".join(_RESERVED.get(w, w) for w in composed(line).split())  # noqa: E731
         return words, str
     if coding == "characters":
         return encode_characters, decode_characters

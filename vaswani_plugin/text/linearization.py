@@ -44,6 +44,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from vaswani_plugin.text.coding import UNKNOWN, make_coding
 from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS
+from vaswani_plugin.text.raw_text import canonical, composed
 from vaswani_plugin.text.trees import CLOSE, BadTree, Leaf, Open, Tree, escape_brackets
 
 JOINT = "@@"
@@ -83,7 +84,7 @@ def linearize(
     words, symbols, labels = [], [], []
     for symbol in tree:
         if isinstance(symbol, Leaf):
-            words.append(escape_space(symbol.word))
+            words.append(escape_space(composed(symbol.word)))
             symbols.append(escape_space(symbol.tag) if keep_tags else PLACEHOLDER)
         elif isinstance(symbol, Open):
             labels.append(escape_space(symbol.label))
@@ -136,7 +137,7 @@ def words_of(line: str) -> list[str]:
     of its word, as in treebanks.
     """
     blanks = " \t\n\v\f\r"  # where a tree's text is split; nothing else is no word
-    words = (unescape_space(escape_brackets(w)) for w in re.split(f"[{blanks}]", line))
+    words = (unescape_space(escape_brackets(w)) for w in re.split(f"[{blanks}]", canonical(line)))
     return [escape_space(word) for word in words if word.strip(blanks)]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vaswani_plugin.text.bpe import LineFunction, join_bpe, make_encoder
 from vaswani_plugin.text.dictionary import plain_units
-from vaswani_plugin.text.raw_text import remove_invisible
+from vaswani_plugin.text.raw_text import canonical, composed
 from vaswani_plugin.text.settings import (
     AnySettings,
     Settings,
@@ -40,13 +40,15 @@ class Pipeline:
             from vaswani_plugin.text.linearization import make_word_coding, words_of
 
             encode_words = make_word_coding(settings.coding, codes)
-            self._encode = lambda line: encode_words(words_of(remove_invisible(line)))
+            self._encode = lambda line: encode_words(words_of(line))
             self._decode: LineFunction = str
             return
         if isinstance(settings, TextSettings):
             from vaswani_plugin.text.coding import make_coding
 
-            self._encode, self._decode = make_coding(settings.coding, codes)
+            encode, self._decode = make_coding(settings.coding, codes)
+            is_exact = settings.article_tokens is None  # an article needn't come back
+            self._encode = encode if is_exact else lambda line: encode(composed(line))
             return
         from_words: LineFunction = str
         if settings.tokenizer == "moses":
@@ -91,8 +93,8 @@ class Pipeline:
 
 
 def _encoder(settings: Settings, split: LineFunction) -> LineFunction:
-    # wordpiece.make_encoder removes invisible characters, but for models whose rule is nmt_nfkc.
-    clean: LineFunction = str if settings.subwords == "sentencepiece" else remove_invisible
+    # wordpiece.make_encoder does the same, but for models whose rule is nmt_nfkc.
+    clean: LineFunction = str if settings.subwords == "sentencepiece" else canonical
     tokenize = settings.tokenizer == "moses"
     if not (tokenize or settings.lowercase or settings.normalize_punctuation):
         return lambda line: split(clean(line))

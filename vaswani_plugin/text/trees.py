@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.files.lines import read_lines
-from vaswani_plugin.text.raw_text import remove_invisible
+from vaswani_plugin.text.raw_text import canonical
 
 if TYPE_CHECKING:
     from nltk.tree import Tree as NltkTree
@@ -182,7 +182,7 @@ def clean(tree: Tree) -> Tree | None:
     kept: list[Symbol] = []
     for symbol in tree:
         if isinstance(symbol, Leaf):
-            word = remove_invisible(symbol.word).strip()
+            word = canonical(symbol.word).strip()
             if word and symbol.tag != EMPTY_TAG:
                 kept.append(Leaf(strip_functions(symbol.tag), word))
         elif isinstance(symbol, Open):
