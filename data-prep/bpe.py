@@ -49,7 +49,7 @@ def main(flags: Flags) -> None:
         if args.vocabulary_threshold and not args.vocabulary:
             raise UserError("--vocabulary-threshold: needs --vocabulary FILE")
         factory = partial(make_encoder, args.codes, args.vocabulary, args.vocabulary_threshold)
-        process_file(factory, args.input, args.output, args.workers)
+        process_file(factory, args.input, args.output, args.workers, args.codes, args.vocabulary)
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ rest, or its first N pairs, is train. The same text gives the same splits.
 import unicodedata
 from pathlib import Path
 
-from checkout import Flags, run
+from checkout import SPLITS, Flags, run
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.files.lines import read_pairs
-from vaswani_plugin.files.outputs import write_lines
+from vaswani_plugin.files.outputs import check_outputs, write_lines
 from vaswani_plugin.text.cleaning import short_hash
 
 # Larger groups are not held out: a test set of a few sentences and their paraphrases says little.
@@ -85,6 +85,8 @@ def main(flags: Flags) -> None:
     endings = [Path(path).suffix for path in (args.source, args.target)]
     if endings[0] == endings[1]:
         raise UserError(f"{args.source} and {args.target}: the files' endings must differ")
+    outputs = [args.output / f"{split}{ending}" for split in SPLITS for ending in endings]
+    check_outputs("--output", outputs, [args.source, args.target])
     pairs = list(dict.fromkeys(read_pairs(args.source, args.target)))
     splits = split(pairs, {"test": args.test, "valid": args.valid})
     splits["train"] = splits["train"][: args.train or None]

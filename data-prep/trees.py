@@ -64,6 +64,7 @@ def wsj_files(folder: str, split: str) -> list[Path]:
 
 def write_cleaned(files: list[Path], output: str | Path) -> None:
     """Writes the cleaned trees, one a line; the file appears when it is complete."""
+    check_outputs("--output", [output], files)
     counts = [0, 0]
     with write_atomically(output) as write:
         for tree in (clean(tree) for path in files for tree in read_trees(path)):

@@ -19,7 +19,7 @@ from functools import partial
 from checkout import Flags, report, run
 from sentencepiece import SentencePieceProcessor
 
-from vaswani_plugin.files.outputs import write_bytes_atomically, write_lines
+from vaswani_plugin.files.outputs import check_outputs, write_bytes_atomically, write_lines
 from vaswani_plugin.files.parallel import process_file
 from vaswani_plugin.text import wordpiece
 from vaswani_plugin.text import wordpiece_learning as learning
@@ -43,19 +43,20 @@ def main(flags: Flags) -> None:
     listing.add("--output", default="-", help="file (default: standard output)")
     args = flags.parse_args()
     if args.command == "learn":
-        output = args.output
-        if not output.startswith(("-", "/dev/")):
-            output = output.removesuffix(".model") + ".model"
+        is_device = args.output.startswith(("-", "/dev/"))
+        output = args.output if is_device else args.output.removesuffix(".model") + ".model"
+        check_outputs("--output", [output], args.input)
         model = learning.learn(args.input, args.size, args.kind, args.sample, args.at_most)
         with write_bytes_atomically(output) as stream:
             stream.write(model)
         pieces = SentencePieceProcessor(model_proto=model).get_piece_size()
         report(f"{pieces} pieces, {args.kind}: {output}", output)
     elif args.command == "dictionary":
+        check_outputs("--output", [args.output], [args.model])
         write_lines(args.output, wordpiece.dictionary_lines(args.model))
     else:
         make = wordpiece.make_encoder if args.command == "apply" else wordpiece.make_decoder
-        process_file(partial(make, args.model), args.input, args.output, args.workers)
+        process_file(partial(make, args.model), args.input, args.output, args.workers, args.model)
 
 
 if __name__ == "__main__":

@@ -169,6 +169,8 @@ def test_the_table_with_searched_weights(world, rescore, tmp_path):
     assert scores["baseline"] <= scores["baseline + words"] <= scores["oracle"]
     assert list(rows["baseline + five"]["weights"]) == ["score", "five", "words"]
     assert f"{scores['oracle']:.2f}" in rescore(*flags)[1].splitlines()[-1]
+    code, out, err = rescore(*flags[:-1], "-")
+    assert out.splitlines() == chosen and f"{scores['oracle']:.2f}" in err
 
 
 @pytest.mark.parametrize("seed", range(3))

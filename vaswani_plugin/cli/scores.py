@@ -2,6 +2,7 @@
 
 import sys
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -256,13 +257,13 @@ def rescore(
     """
     from vaswani_plugin.files.outputs import check_outputs, write_lines
 
-    inputs = [nbest, source, dev_nbest, dev_source, bpe_codes]
-    inputs += [*(reference or []), *(dev_reference or [])]
+    systems = _read_systems(system)
+    inputs = [nbest, source, dev_nbest, dev_source, bpe_codes, *data.glob("dict*.txt")]
+    inputs += [*(reference or []), *(dev_reference or []), *chain(*systems.values())]
     check_outputs("--output", [output], inputs)
     of_dev = dev_nbest, dev_source, dev_reference
     if any(of_dev) and not all(of_dev):
         raise UserError("--dev-nbest, --dev-source and --dev-reference go together")
-    systems = _read_systems(system)
     fixed = _read_weights(weights or [], ["score", "words", *systems])
     from vaswani_plugin.inference import rescoring  # importing torch takes a second
 
@@ -286,8 +287,8 @@ def rescore(
     if output is not None:
         last = [row["weights"] for row in rows if row["weights"]][-1]
         write_lines(output, (test.words[place] for place in test.best(test.scores(last))))
-    counts = {"sentences": test.count, "hypotheses": len(test.outputs)}
-    show({**counts, "rows": rows}, rescoring.as_table(rows), format)
+    result = {"sentences": test.count, "hypotheses": len(test.outputs), "rows": rows}
+    show({"output": output and str(output), **result}, rescoring.as_table(rows), format)
 
 
 def _read_systems(arguments: list[str]) -> dict[str, list[Path]]:

@@ -253,7 +253,7 @@ def import_stock(
     `data_bin` has the dictionaries that it was trained with. None for a language: from the
     checkpoint, or else the names of the dictionaries.
     """
-    check_outputs("--output", [output], [checkpoint])
+    check_outputs("--output", [output], [checkpoint, *data_bin.glob("dict.*.txt")])
     state = load_checkpoint(checkpoint)
     with naming(checkpoint):
         options = stock_options(state)

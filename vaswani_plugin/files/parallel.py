@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.files.lines import decode_lines, open_binary, shown_name
-from vaswani_plugin.files.outputs import write_atomically
+from vaswani_plugin.files.outputs import check_outputs, write_atomically
 
 Result = TypeVar("Result")
 BLOCK, COUNTED_BLOCK = 1 << 19, 1 << 21  # sizes in bytes
@@ -144,9 +144,17 @@ def _line_by_line(factory: Callable[[], Callable[[str], str]]) -> Callable[[Bloc
 
 
 def process_file(
-    factory: Callable[[], Callable[[str], str]], source: str, output: str, workers: int
+    factory: Callable[[], Callable[[str], str]],
+    source: str,
+    output: str,
+    workers: int,
+    *others: str | None,
 ) -> int:
-    """Runs a line function over a file, into another; returns the number of lines."""
+    """Runs a line function over a file, into another; returns the number of lines.
+
+    `others` are files that the function reads, which the output may not replace, either.
+    """
+    check_outputs("--output", [output], [source, *others])
     count = 0
     with write_atomically(output) as write:
         for lines in map_blocks(partial(_line_by_line, factory), source, workers):
