@@ -23,7 +23,7 @@ from typing import get_args
 from checkout import SPLITS, Flags, run
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.files.lines import read_pairs
+from vaswani_plugin.files.lines import read_pairs, refuse_pipes
 from vaswani_plugin.files.outputs import new_data_folder, write_lines
 from vaswani_plugin.files.parallel import process_file
 from vaswani_plugin.text.binary import binarize, build_dictionary, write_dictionary
@@ -100,9 +100,7 @@ def main(flags: Flags) -> None:
     settings = TextSettings(args.coding, CODES if args.coding == "bpe" else None, *lengths)
     sides = (".article", ".summary") if args.summaries else ("",)
     splits = {split: [getattr(args, split) + side for side in sides] for split in SPLITS}
-    for path in splits["train"] if settings.codes else ():
-        if path == "-" or Path(path).is_fifo():
-            raise UserError(f"{path}: a pipe can't be read twice: give a file")
+    refuse_pipes(splits["train"] if settings.codes else ())
     numbers = args.operations, args.threshold, args.workers
     print("\n".join(code_text(splits, settings, args.output, *numbers)))
 

@@ -51,9 +51,6 @@ def main(flags: Flags) -> None:
     args = flags.parse_args()
     files = {name: tuple(getattr(args, name)) for name in SPLITS if getattr(args, name)}
     inputs = [path for paths in files.values() for path in paths]
-    for path in inputs:
-        if path == "-" or Path(path).is_fifo():
-            raise UserError(f"{path}: a pipe can't be read twice: give a file")
     pair = two_languages(args.pair)
     for paths in files.values():
         check_names(paths, pair)

@@ -25,7 +25,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.files.lines import read_text
 from vaswani_plugin.files.outputs import check_outputs, write_lines
 
-_TAG = re.compile(r"(?i)<(/?)(seg|doc|tu|tuv|src|ref|hyp|srcset|refset|tstset)(?=[\s/>])([^>]*)>")
+_TAG = re.compile(r"(?i)<(/?)(seg|doc|tmx|tuv?|hyp|(?:src|ref|tst)(?:set)?)(?=[\s/>])([^>]*)>")
 _ATTRIBUTE = re.compile(r"""([\w:]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|["']?([^"'>\s]*))""")
 _NAMES = ("translator", "system", "sysid", "refid")
 # Inside a segment of a TMX file: another program's codes, and the marks of a part of the text.
@@ -62,7 +62,7 @@ def segments(path: str, content: str) -> Iterator[Segment]:
     """Yields the segments of a file, in their order."""
     inside: list[tuple[str, dict[str, str]]] = []
     start = units = number = 0
-    for tag in _TAG.finditer(f"{content}</doc>"):
+    for tag in _TAG.finditer(content):
         closes, name = bool(tag[1]), tag[2].lower()
         opened = inside[-1][0] if inside else ""
         if "seg" in (name, opened) and closes != (name == opened):
@@ -76,9 +76,8 @@ def segments(path: str, content: str) -> Iterator[Segment]:
         kinds = dict(inside)
         if name == "seg":
             around = {key: value for _, each in inside for key, value in each.items()}
-            document = kinds.get("doc", {})
-            segment_id = kinds["seg"].get("id", f"{number}")
-            place = document.get("docid", document.get("id", "")), segment_id
+            document, segment = kinds.get("doc", {}), kinds["seg"]
+            place = document.get("docid", document.get("id", "")), segment.get("id", f"{number}")
             if "tu" in kinds:
                 place = "unit", f"{units}"
             side = next((each for each in ("src", "ref", "hyp") if each in kinds), "")
@@ -87,6 +86,8 @@ def segments(path: str, content: str) -> Iterator[Segment]:
             yield Segment(place, names, resolved(_INLINE.sub("", content[start : tag.start()])))
         while name in kinds and inside.pop()[0] != name:
             pass
+    if inside and "<seg" in content.lower():  # other text may speak of a <doc>
+        raise UserError(f"{path}: it ends inside <{inside[-1][0]}>: damaged: fetch the file again")
 
 
 def sentences(path: str, wanted: list[str]) -> Iterator[str]:

@@ -101,13 +101,20 @@ def test_one_text_of_a_file_with_several(tmp_path, content, flags, expected):
 
 
 @pytest.mark.parametrize(
-    ("content", "line"),
-    [(b"<seg>a</seg>\n<seg>b\n", 2), (b"<seg>a<seg>b</seg></seg>\n", 1), (b"a</seg>\n", 1)],
+    ("content", "fault"),
+    [
+        ("<seg>a</seg>\n<seg>b<seg>c</seg></seg>\n", ":2: <seg> without </seg>"),
+        ("a</seg>\n", ":1: <seg> without </seg>"),
+        (SGML.decode()[:-80], ": it ends inside <seg>: damaged"),
+        (SGML.decode()[:-40], ": it ends inside <srcset>"),
+        (TMX[: TMX.rindex("<tuv")], ": it ends inside <tu>"),
+        (TMX[:-9], ": it ends inside <tmx>"),
+    ],
 )
-def test_damaged_markup_is_named_and_nothing_is_written(tmp_path, content, line):
-    (tmp_path / "x").write_bytes(content)
+def test_damaged_markup_is_named_and_nothing_is_written(tmp_path, content, fault):
+    (tmp_path / "x").write_text(content, "utf-8")
     done = run_script("data-prep/sentences.py", "x", "--output", "out", cwd=tmp_path)
-    assert_one_line_error(done, f"x:{line}: <seg> without </seg>")
+    assert_one_line_error(done, f"x{fault}")
     done = run_script("data-prep/sentences.py", "x", "--output", "x/out", cwd=tmp_path)
     assert_one_line_error(done, "sentences.py: error: ", "x")
     assert [path.name for path in tmp_path.iterdir()] == ["x"]

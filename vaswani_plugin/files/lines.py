@@ -79,6 +79,13 @@ def read_text(path: str | Path, returns_inside: bool = False) -> Iterator[str]:
     return chain((first,), lines)
 
 
+def refuse_pipes(paths: Iterable[str]) -> None:
+    """Refuses standard input and pipes among files that are read twice."""
+    for path in paths:
+        if path == "-" or Path(path).is_fifo():
+            raise UserError(f"{path}: a pipe can't be read twice: give a file")
+
+
 def read_pairs(
     source: str | Path, target: str | Path, *, returns_inside: bool = False
 ) -> Iterator[tuple[str, str]]:

@@ -13,13 +13,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.files.lines import read_pairs, read_text
+from vaswani_plugin.files.lines import read_pairs, read_text, refuse_pipes
 from vaswani_plugin.files.outputs import write_atomically
 from vaswani_plugin.text.raw_text import canonical, composed
 
@@ -165,6 +165,7 @@ def prepare_pairs(
     a vocabulary that holds all bytes never makes more subwords than that, in any script. It may be
     `max_ratio` times longer than expected from the other side and the usual ratio of the sides.
     """
+    refuse_pipes(chain(*files.values()))
     held_out: tuple[set[int], set[int]] = set(), set()
     report: dict[str, Any] = {"splits": Counter(), "files": {}}
     train = (sides for _, sides in read_rows(files["train"], languages, columns))

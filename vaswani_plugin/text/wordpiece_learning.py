@@ -27,7 +27,7 @@ import numpy as np
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.files.lines import read_lines
+from vaswani_plugin.files.lines import read_lines, refuse_pipes
 from vaswani_plugin.text.raw_text import canonical
 from vaswani_plugin.text.wordpiece import MARK
 
@@ -62,10 +62,9 @@ def _rules(replacements: dict[str, str]) -> str:
 def _sentences(paths: list[str], sample: int) -> Iterator[str]:
     """Yields lines with words; at most `sample` of them, evenly spaced over all files."""
     # sentencepiece's own sampling differs from process to process, even with a fixed seed.
+    refuse_pipes(paths)
     total = 0
     for path in paths:
-        if path == "-" or Path(path).is_fifo():
-            raise UserError(f"{path}: must be a file: a pipe can't be read twice")
         count = sum(bool(line.strip()) for line in read_lines(path))
         if count == 0:
             raise UserError(f"{path}: the file holds no words")
