@@ -76,15 +76,20 @@ def test_shared_tensors_and_integers_stay_what_they_are(tmp_path: Path) -> None:
         ({"b": None}, r"the weight b is \(absent\) here and torch.float32 \(2,\) there"),
         ({"b": torch.zeros(2).half()}, "the weight b is torch.float16"),
         ({"config": CONFIG | {"d_model": 8}}, "d_model is 8 here and 4 there"),
+        ({"task": {"source_lang": "en", "target_lang": "fr"}}, "target_lang is fr here and de"),
+        ({"told": {"languages": ["de", "en"]}}, "source_lang is de here and en there"),
+        ({"told": {"dictionary_sha256": {"source": "aa"}}}, r"the source dictionary is aa here"),
     ],
 )
 def test_another_model_is_refused(change: dict, message: str, tmp_path: Path) -> None:
     first: dict[str, Any] = {"a": torch.zeros(2), "b": torch.zeros(2)}
-    config = change.pop("config", CONFIG)
+    task = {"source_lang": "en", "target_lang": "de"}
+    paths = [write(tmp_path / "one.pt", first, cfg={"model": CONFIG, "task": task})]
+    cfg = {"model": change.pop("config", CONFIG), "task": change.pop("task", task)}
+    told = change.pop("told", {})
     second = {k: v.clone() for k, v in first.items()} | change
     second = {key: tensor for key, tensor in second.items() if tensor is not None}
-    paths = [write(tmp_path / "one.pt", first)]
-    paths.append(write(tmp_path / "two.pt", second, cfg={"model": config}))
+    paths.append(write(tmp_path / "two.pt", second, cfg=cfg, task_state=told))
     with pytest.raises(ValueError, match=rf"two\.pt: another model than one\.pt: {message}"):
         average_checkpoints(paths)
 

@@ -13,9 +13,15 @@ from typing import Any
 import torch
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.export.checkpoints import model_config, shared_owners
+from vaswani_plugin.export.checkpoints import model_config, options_of, shared_owners
 from vaswani_plugin.export.exported_model import Weights, require_finite
-from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, naming, updates_of
+from vaswani_plugin.inference.checkpoints import (
+    DIGESTS,
+    Checkpoint,
+    load_checkpoint,
+    naming,
+    updates_of,
+)
 
 
 def average_checkpoints(paths: Iterable[Path]) -> Checkpoint:
@@ -23,8 +29,8 @@ def average_checkpoints(paths: Iterable[Path]) -> Checkpoint:
 
     Only one file is in memory at a time, beside the sums. The result is the newest checkpoint with
     the averaged weights; "extra_state" lists the names of the files. It has no optimizer state and
-    no moving average: these belong to other weights. Files of different models, and weights with
-    NaN or infinity, are refused by file and key.
+    no moving average: these belong to other weights. Files of different models, languages or
+    dictionaries, and weights with NaN or infinity, are refused by file and key.
     """
     names: list[str] = []
     sums: Weights = {}
@@ -35,7 +41,11 @@ def average_checkpoints(paths: Iterable[Path]) -> Checkpoint:
             weights = newest.pop("model")
             require_finite(weights)
             types = {f"the weight {k}": f"{w.dtype} {tuple(w.shape)}" for k, w in weights.items()}
-            properties = model_config(newest) | types
+            task = options_of(newest, "task")
+            data = {key: task.get(key) for key in ("source_lang", "target_lang")}
+            digests = (newest.get("task_state") or {}).get(DIGESTS) or {}
+            data |= {f"the {side} dictionary": digest for side, digest in digests.items()}
+            properties = model_config(newest) | data | types
             if not names:
                 first, owners = properties, shared_owners(weights)
                 dtypes = {key: tensor.dtype for key, tensor in weights.items()}

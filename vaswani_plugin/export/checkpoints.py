@@ -56,6 +56,12 @@ def model_config(state: Mapping[str, Any]) -> dict[str, Any]:
     return dict(model or {})
 
 
+def options_of(state: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A checkpoint's options of "model" or "task"; old ones have all in one place."""
+    section = (state.get("cfg") or {}).get(name) or state.get("args") or {}
+    return dict(vars(section) if isinstance(section, argparse.Namespace) else section)
+
+
 def save_safetensors(state: Mapping[str, Any], path: Path) -> None:
     """Write a checkpoint's model, and config.json beside it, each whole or not at all."""
     weights = state["model"]

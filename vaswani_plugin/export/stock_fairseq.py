@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.export import exported_model
-from vaswani_plugin.export.checkpoints import save_checkpoint
+from vaswani_plugin.export.checkpoints import options_of, save_checkpoint
 from vaswani_plugin.export.exported_model import SIDES, Weights
 from vaswani_plugin.files.outputs import check_outputs
 from vaswani_plugin.inference import checkpoints
@@ -50,15 +50,9 @@ _SAME = (  # options with one name
 ).split()
 
 
-def _section(state: Checkpoint, name: str) -> dict[str, Any]:
-    """A checkpoint's options of "model" or "task"; old ones have all in one place."""
-    section = (state.get("cfg") or {}).get(name) or state.get("args") or {}
-    return dict(vars(section) if isinstance(section, argparse.Namespace) else section)
-
-
 def stock_options(state: Checkpoint) -> argparse.Namespace:
     """The options of a stock `transformer`, with defaults for what an old checkpoint lacks."""
-    options = _section(state, "model")
+    options = options_of(state, "model")
     arch = options.get("_name") or options.get("arch") or "a model without a name"
     if ARCH_MODEL_NAME_REGISTRY.get(arch) != "transformer":
         raise UserError(f"it holds {arch}; import takes fairseq's own 'transformer'")
@@ -73,7 +67,7 @@ def stock_options(state: Checkpoint) -> argparse.Namespace:
 
 def stock_task(state: Checkpoint) -> dict[str, Any]:
     """The options of a translation task that the model needs: languages and padding."""
-    options = _section(state, "task")
+    options = options_of(state, "task")
     task = options.get("_name") or options.get("task") or "translation"
     if task not in TASKS[Settings]:
         raise UserError(f"it was trained for --task {task}; import takes --task translation")
@@ -166,7 +160,7 @@ def import_weights(
 
 def our_model(state: Checkpoint) -> Configuration:
     """The configuration of a checkpoint of ours; refuses another model."""
-    options = _section(state, "model")
+    options = options_of(state, "model")
     name = options.get("_name") or "another model"
     if family_of(str(name)) != TRANSLATOR:
         raise UserError(f"it holds {name}; export takes a {TRANSFORMER}")
