@@ -188,6 +188,11 @@ def test_what_does_not_fit(ours):
         ours.complete("ba", stop="always")
     with pytest.raises(UserError, match="text 2 has 32 tokens and the model 32 positions"):
         ours.score(["ba", " ".join([*toy.WORDS, "ba", "be"])])
+    asked = [(ours.score, "batch_tokens", 0), (ours.perplexity, "batch_tokens", 0)]
+    asked += [(ours.perplexity, "context_window", -1), (ours.perplexity, "tokens_per_sample", 8.5)]
+    for ask, name, value in asked:
+        with pytest.raises(UserError, match=f"^{name} is {value}; it must be "):
+            ask("ba", **{name: value})
     for ask in (ours.complete, ours.score, ours.perplexity):
         for bad, why in ((float("nan"), "is nan"), ("ba \ud800", "holds half a surrogate")):
             with pytest.raises(UserError, match=f"^(prompt 1|the text|line 1) {why}"):

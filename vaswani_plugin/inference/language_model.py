@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vaswani_plugin.errors import UserError, require_choice
+from vaswani_plugin.errors import UserError, check_ranges, require_choice
 from vaswani_plugin.inference.bundle import Bundle, Pretrained
 from vaswani_plugin.inference.checkpoints import Loaded
 from vaswani_plugin.inference.completion import (
@@ -237,6 +237,7 @@ class LanguageModel(Pretrained):
         Raises:
             UserError: a text beyond the model's positions, or a model trained to summarize.
         """
+        check_ranges(batch_tokens=batch_tokens)
         self.require_whole_texts()
         use_threads(self.threads)
         coded = list(map(self.coder.encode, [texts] if isinstance(texts, str) else texts))
@@ -277,6 +278,8 @@ class LanguageModel(Pretrained):
         Raises:
             UserError: windows that don't fit, an empty text, or a model trained to summarize.
         """
+        sizes = {"tokens_per_sample": tokens_per_sample, "context_window": context_window}
+        check_ranges(**sizes, batch_tokens=batch_tokens)
         lines = text.removesuffix("\n").split("\n") if isinstance(text, str) else list(text)
         lines = [check_text(line, f"line {n}") for n, line in enumerate(lines, start=1)]
         if not any(map(str.split, lines)):

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack, overload
 
-from vaswani_plugin.errors import check_ranges, require_choice
+from vaswani_plugin.errors import UserError, check_ranges, require_choice
 from vaswani_plugin.inference import runner
 from vaswani_plugin.inference.bundle import Bundle, Engine, Pretrained, load_engine
 from vaswani_plugin.inference.runner import (
@@ -284,12 +284,14 @@ class Translator(Pretrained):
             A score for each pair, in their order.
 
         Raises:
-            UserError: a source is empty, or a text is too long; names it by its number.
+            UserError: what is no pair, an empty source or too long a text, by its number.
         """
         check_ranges(batch_tokens=batch_tokens, length_penalty=length_penalty)
         languages = self.source_language, self.target_language
         encoded, counts = [], []
         for n, pair in enumerate(pairs, start=1):
+            if isinstance(pair, str) or len(pair) != 2:
+                raise UserError(f"pair {n} is no (source, target): give a list of pairs of texts")
             names = f"source {n}", f"target {n}"
             lines = list(map(runner.one_line, pair, names))
             sides = [*map(split_sentences, lines, languages)]
