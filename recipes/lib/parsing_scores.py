@@ -24,7 +24,6 @@ from vaswani_plugin.files.lines import read_lines  # noqa: E402
 from vaswani_plugin.files.outputs import write_atomically  # noqa: E402
 from vaswani_plugin.files.programs import run  # noqa: E402
 from vaswani_plugin.metrics.evalb import COLLINS, compare, summary  # noqa: E402
-from vaswani_plugin.text.linearization import escape_space  # noqa: E402
 from vaswani_plugin.text.trees import (  # noqa: E402
     CLOSE,
     BadTree,
@@ -60,13 +59,8 @@ def scored(
     gold: list[Tree], trees: Iterable[Tree | None], longest: int | None = None
 ) -> dict[str, float | None]:
     """EVALB's summary of the sentences that have a tree, and at most `longest` words."""
-
-    def line(tree: Tree) -> str:  # a word that holds a blank is one word
-        each = (Leaf(x.tag, escape_space(x.word)) if isinstance(x, Leaf) else x for x in tree)
-        return to_line(each)
-
     scores = [
-        compare(number, line(right), line(tree), COLLINS)
+        compare(number, to_line(right), to_line(tree), COLLINS)
         for number, (right, tree) in enumerate(zip(gold, trees, strict=True), 1)
         if tree
     ]
