@@ -53,8 +53,8 @@ def letters(tmp_path_factory) -> Path:
 def lm():
     """``lm("--model", …)`` gives the JSON object of the command."""
 
-    def run(*args: object) -> dict:
-        return json.loads(vaswani("lm", "--cpu", "--format", "json", *args).out)
+    def run(*args: object, stdin: bytes = b"") -> dict:
+        return json.loads(vaswani("lm", "--cpu", "--format", "json", *args, stdin=stdin).out)
 
     return run
 
@@ -148,8 +148,9 @@ def test_unknown_tokens_are_said_and_an_infinite_perplexity_is_json(letters, dat
     report = lm("--model", letters, "--text", text)
     assert report["results"][0]["unknown"] == 3
     assert any("3 of 13 tokens (23.08%) are unknown" in warning for warning in report["warnings"])
-    words = lm("--baselines", "--train-data", data.parent / "train", "--text", text)
-    assert [row["unknown"] for row in words["results"]] == [1, 1, 1]
+    flags = ("--train-data", *[data.parent / "train"] * 2, "--valid-data", "-", "--text", text)
+    words = lm("--baselines", *flags, stdin=b"ba be\n")  # which can be read once
+    assert [row["unknown"] for row in words["results"]] == [1] * 6
     text = toy.write_lines(tmp_path / "text", ["ba" * 2000])
     row = lm("--model", letters, "--text", text)["results"][0]
     assert row["bits_per_word"] > 1024 and row["perplexity_per_word"] is None

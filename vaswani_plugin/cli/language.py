@@ -23,7 +23,7 @@ from vaswani_plugin.cli.command import (
     text_lines,
     write_results,
 )
-from vaswani_plugin.errors import UserError, optional
+from vaswani_plugin.errors import UserError, optional, require_choice
 from vaswani_plugin.files.programs import message_line
 from vaswani_plugin.search.options import PAPER_DECODING, PARSER_DECODING
 
@@ -89,6 +89,11 @@ def lm(
     from vaswani_plugin.metrics.ngram import baselines as score_baselines
     from vaswani_plugin.metrics.token_stream import read_scored_text
 
+    if figure is not None:
+        unit = figure[1]
+        require_choice("the unit of --figure", unit, *metric.FIGURES)
+        read = perplexity if unit == "perplexity-per-word" else non_negative
+        value = read_number(f"--figure {' '.join(figure)}", figure[0], read)
     report: dict[str, Any] = dict.fromkeys(("text", "windows", "dynamic", "dynamic_gain"))
     report |= {"results": [], "warnings": []}
     sizes = metric.TextCounts(0, counts[0], counts[1], 0) if counts else None
@@ -121,9 +126,6 @@ def lm(
                 report["dynamic_gain"] = dict.fromkeys(keys) | gains
         report["warnings"] += scored.warnings
     if figure is not None and sizes is not None:
-        value, unit = figure
-        read = perplexity if unit == "perplexity-per-word" else non_negative
-        read_number(f"--figure {value} {unit}", value, read)
         report["results"].append(metric.figure(value, unit, sizes))
     report["text"] = sizes and asdict(sizes)
     show(metric.finite(report), metric.as_text(report), format)

@@ -106,6 +106,7 @@ def baselines(
     validation text, `validation_perplexity` (None without one): an n-gram model knows its training
     text far better than any other. `paths` are the training texts.
     """
+    valid = [] if validation is None else token_stream.text_to_score(validation)
     for path in paths:
         counts = count_text(" ".join(line.split()) for line in scored.lines)
         train = token_stream.text_to_score(path)
@@ -115,7 +116,6 @@ def baselines(
         unknown, end = indices.setdefault(UNKNOWN, len(indices)), len(indices)
         tokens = token_stream.number_lines(scored.lines, indices, unknown, end)
         scored.warnings.extend(token_stream.unknown_warning(f"the words of {path}", tokens))
-        valid = [] if validation is None else token_stream.text_to_score(validation)
         texts = {"training_perplexity": train, "validation_perplexity": valid}
         streams = {
             k: token_stream.number_lines(x, indices, unknown, end).numbers for k, x in texts.items()
