@@ -233,8 +233,11 @@ def attention(
     if corpus is not None:
         if len(corpus) > 2:
             raise UserError(f"--corpus takes one file or two, not {len(corpus)}")
-        if output:
-            raise UserError("--output goes with --source: --corpus prints a table")
+        others = {"--target": target, "--layer": layer, "--heads": heads, "--word": word}
+        others |= {"--kind": None if kind == "cross" else kind, "--lines": lines or None}
+        for flag, value in {**others, "--output": output}.items():
+            if value is not None:
+                raise UserError(f"{flag} goes with --source: --corpus prints a table")
         output = []
     from vaswani_plugin.figures import attention_report as report
     from vaswani_plugin.figures.figures import check_plot_path

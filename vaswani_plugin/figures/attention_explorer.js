@@ -177,18 +177,19 @@ function describe(at, means) {
 }
 
 let matches = [];
+const plain = (text) => text.normalize().toLowerCase(); // an accent is typed in two ways
 
 function search() {
-  const wanted = $("search").value.trim().toLowerCase();
+  const wanted = plain($("search").value.trim());
   matches = [];
   for (const side of ["queries", "keys"]) {
     current()[side].forEach((token, index) => {
-      const hit = wanted !== "" && token.toLowerCase().includes(wanted);
+      const hit = wanted !== "" && plain(token).includes(wanted);
       $(side).children[index].classList.toggle("match", hit);
       if (hit) matches.push({ side, index });
     });
   }
-  const isWhole = ({ side, index }) => current()[side][index].toLowerCase() === wanted;
+  const isWhole = ({ side, index }) => plain(current()[side][index]) === wanted;
   matches.sort((a, b) => isWhole(b) - isWhole(a)); // the word before those that it is a part of
   $("found").textContent = wanted === "" ? "" :
     matches.length === 1 ? "1 match" : `${matches.length || "no"} matches`;

@@ -21,6 +21,7 @@ from vaswani_plugin.files.lines import read_lines, read_pairs
 from vaswani_plugin.files.outputs import write_bytes_atomically, write_json
 from vaswani_plugin.inference.attention import KINDS, Attention
 from vaswani_plugin.inference.translator import Translator
+from vaswani_plugin.text.raw_text import composed
 
 FAINTEST = 0.02  # weights below it are not drawn: their lines would be invisible
 MOST_LETTERS = 40  # of a label in a picture; the rest of it is cut off
@@ -137,7 +138,8 @@ def write_sentence(
     heads = list(dict.fromkeys(heads or range(1, count + 1)))
     only = None
     if word is not None:
-        only = [i for i, x in enumerate(shown.queries) if x.casefold() == word.casefold()]
+        wanted = composed(word.casefold())
+        only = [i for i, x in enumerate(shown.queries) if composed(x.casefold()) == wanted]
         if not only:
             sentence = " ".join(shown.queries)
             raise UserError(f"--word {word} is not in: {sentence} (--words merges subwords)")
