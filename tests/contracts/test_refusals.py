@@ -7,6 +7,7 @@ import pytest
 from tests.support.commands import vaswani
 
 ATTENTION = "attention --model {bundle}"
+DRAWN = ("--target x", "--layer 0", "--heads 7", "--word x", "--kind encoder", "--lines")
 COMPLETE = "complete --cpu --model {lm}"
 RESCORE = "rescore --cpu --data {data} --nbest {nbest} --source {src} --system lstm={checkpoint}"
 BAD = {
@@ -17,6 +18,7 @@ BAD = {
     f"{ATTENTION} --source '{'x ' * 24}'": "the source has 24 subwords, the model takes 23",
     f"{ATTENTION} --source x --output picture.doc": "a plot ends in .png",
     f"{ATTENTION} --corpus a b c": "--corpus takes one file or two, not 3",
+    **{f"{ATTENTION} --corpus {{src}} {x}": f"{x.split()[0]} goes with --source" for x in DRAWN},
     "average --inputs {data} --output new.pt": "is a folder: say which",
     "average --inputs {second} {second} --output new.pt": "given twice",
     "average --inputs {checkpoint} {second} --output {second}": "would be lost",
@@ -43,8 +45,9 @@ BAD = {
     "lm --model {checkpoint} --text {words}": "is not a bundle; make one with data-prep/bundle.py",
     "lm --model {lm} --counts 1 2": "no text: give --text FILE",
     "lm --model {lm} --text {words} --tokens-per-sample 33": "32 posit",
-    "lm --figure 1 bits --counts 1 2": "the unit must be one of bits-per-word",
-    "lm --figure abc bits-per-word --counts 1 2": "--figure abc bits-per-word: abc: must be a num",
+    "lm --figure 1 bits --counts 1 2": "the unit of --figure is 'bits'; it must be bits-per-word",
+    "lm --figure 1 bits --model x --text x": "the unit of --figure is 'bits'",
+    "lm --figure a bits-per-word --baselines --train-data x --text x": "--figure a bits-per-word:",
     "lm --figure -3 bits-per-byte --counts 1 2": "-3: must be at least 0",
     "lm --figure 0.5 perplexity-per-word --counts 1 2": "0.5: must be at least 1",
     "lm --figure 1 bits-per-word --counts 5 1": "--counts 5 1: a word has a character or more",

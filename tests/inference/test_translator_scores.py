@@ -79,9 +79,7 @@ def test_pairs_that_do_not_fit_are_named(translator):
     long = " ".join(SENTENCES)
     for pair, part in (
         (("", "a bird"), "source 2 is an empty sentence"),
-        ("ab", "pair 2 is no"),
-        (("a bird",), "pair 2 is no"),
-        (("a bird", "a pear", "a pear"), "pair 2 is no"),
+        *((pair, "pair 2 is no") for pair in ("ab", ("a bird",), ("a bird", "a pear", "a"))),
         (("a bird", long), rf"target 2 has \d+ subwords, the model takes {POSITIONS - 1}"),
     ):
         with pytest.raises(UserError, match=part):
