@@ -41,9 +41,9 @@ def test_what_has_no_rate():
 
 def test_a_published_figure_in_all_units():
     counts = ppl.TextCounts(lines=10, words=90, characters=390, bytes=400)
-    row = ppl.figure("32", "perplexity-per-word", counts)  # the lines' ends count as words
+    row = ppl.figure(32, "perplexity-per-word", counts)  # the lines' ends count as words
     assert row["bits"] == 500 and row["bits_per_character"] == 500 / 400
-    assert ppl.figure("1.25", "bits-per-character", counts) == row
+    assert ppl.figure(1.25, "bits-per-character", counts) == row
 
 
 def test_what_a_model_of_another_text_cannot_know(tmp_path):
