@@ -455,10 +455,10 @@ def test_every_recipe_prints_its_commands_and_its_help(name, tmp_path):
     """A dry run makes nothing, not even the work folder."""
     script, work = REPO / "recipes" / f"{name}.sh", tmp_path / "work"
     data = {"own_text": ("--train", "a.de", "a.en")}
-    data["seq2seq"] = ("--data", tmp_path, "--nbest", "lists")
+    data["seq2seq"] = ("--data", tmp_path, "--nbest", ".")
     data["translation_as_completion"] = ("--data", tmp_path)
     arguments = data.get(name, ())
-    for file in arguments[1:3] if name == "own_text" else ():
+    for file in arguments[1:3] if name == "own_text" else ("valid.nbest", "test.nbest"):
         (tmp_path / file).touch()
     done = run_bash(script, "--dry-run", "--cpu", "--work", work, *arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
