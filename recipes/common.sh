@@ -2,7 +2,7 @@
 #
 # What the recipes share. A recipe names itself and its own options, begins, and does its steps:
 #
-#   recipe=multi30k pair=en-de options=pair later='' paths=''  # later: may change in the same WORK; paths: files or folders
+#   recipe=multi30k pair=en-de options=pair later='' paths='' family=''  # later: may change in the same WORK; paths: files or folders; family: how its architectures begin
 #   source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 #   begin "$@"
 #   step tokenize every raw tok python "$prep/normalize_tokenize.py" --language {}
@@ -80,6 +80,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
   [[ -z $data || -d $data ]] || die "--data $data: no such folder"
   for _name in ${arch-} $(printf '%s\n' ${extra[@]+"${extra[@]}"} | awk 'arch { print } { arch = $0 == "--arch" }'); do
     grep -rqs "\"$_name\"" "$plugin/model" "$plugin/ancestors" || die "--arch $_name: no such architecture; \`vaswani archs\` lists them"
+    [[ $_name == "${family-}"* && (-n ${family-} || ! $_name =~ ^vaswani_(lm|parser)) ]] || die "--arch $_name: of another task than this recipe's"
   done
   if [[ -n ${pair+x} && " ${extra[*]-} " =~ \ (-[st]|--(source|target)-lang) ]]; then die "${BASH_REMATCH[1]}: this recipe's direction is that of --pair"; fi
   if [[ -n $data ]]; then data=$(cd -- "$data" && pwd -P); fi

@@ -20,7 +20,7 @@
 #   --corpus NAME    wikitext-2 (default), wikitext-103, ptb, tinyshakespeare, text (of your own)
 #   --arch NAME      vaswani_lm_{base,tiny}, vaswani_lm_lstm{,_tiny}, vaswani_lm_one_layer{,_tiny}
 #   --coding KIND    units of the text: words, bpe or characters
-recipe=lm corpus=wikitext-2 arch='' coding='' options='corpus arch coding'
+recipe=lm family=vaswani_lm corpus=wikitext-2 arch='' coding='' options='corpus arch coding'
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"

@@ -19,7 +19,7 @@
 #   --setting paper     that of section 6.3; give the number of updates, such as -- --max-update 50000
 #   --arch NAME         vaswani_parser_tiny (default), vaswani_parser_guided, vaswani_parser
 #   --also FILE         trees that a parser made, as additional training data
-recipe=parsing setting=small arch='' also='' options='setting arch also' paths=also
+recipe=parsing family=vaswani_parser setting=small arch='' also='' options='setting arch also' paths=also
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"

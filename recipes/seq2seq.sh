@@ -17,7 +17,7 @@
 #   --source-rows, --target-rows N   words of the dictionaries (160,000 and 80,000)
 #   --seeds "1 2"           of the models that read the source backwards (1 2 3 4 5)
 #   --nbest DIR             DIR/valid.nbest and DIR/test.nbest in Moses' format, of WORK/tok's sentences
-recipe=seq2seq pair=en-fr arch=vaswani_seq2seq_lstm source_rows=160000 target_rows=80000 seeds='' nbest=''
+recipe=seq2seq family=vaswani_seq2seq pair=en-fr arch=vaswani_seq2seq_lstm source_rows=160000 target_rows=80000 seeds='' nbest=''
 options='pair arch source_rows target_rows seeds' later=nbest paths=nbest
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

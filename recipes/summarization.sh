@@ -16,7 +16,7 @@
 #
 # Option of this recipe:
 #   --corpus NAME    scitldr (default), cnn-dailymail
-recipe=summarization corpus=scitldr options='corpus'
+recipe=summarization family=vaswani_lm corpus=scitldr options='corpus'
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"

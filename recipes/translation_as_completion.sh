@@ -12,7 +12,7 @@
 # Options of this recipe:
 #   --pair en-de     languages
 #   --arch NAME      vaswani_lm_tiny (default), or a recurrent one, vaswani_lm_lstm_tiny
-recipe=translation_as_completion pair=en-de arch='' options='pair arch'
+recipe=translation_as_completion family=vaswani_lm pair=en-de arch='' options='pair arch'
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"

@@ -173,6 +173,8 @@ def test_mistaken_options_are_one_line(recipe, args, part):
         ("wmt14_en_fr", ("--gpus", 16), "meant for 8 GPUs"),
         ("parsing", ("--setting", "paper", "--gpus", 16, "--minutes", 9), "meant for 8 GPUs"),
         ("parsing", ("--setting", "paper", "--scale", "full"), "such as -- --max-update 50000"),
+        ("lm", ("--arch", "vaswani_base"), "--arch vaswani_base: of another task"),
+        ("wmt14_en_de", ("--", "--arch", "vaswani_lm_tiny"), "of another task"),
         ("seq2seq", ("--seeds", "1 x"), "--seeds 1 x: must be numbers"),
         ("seq2seq", ("--nbest", "."), "no valid.nbest in it"),
         ("seq2seq", ("--gpus", 3), "3 GPUs can't share 128 sentences"),
