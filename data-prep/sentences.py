@@ -61,7 +61,7 @@ class Segment(NamedTuple):
 def segments(path: str, content: str) -> Iterator[Segment]:
     """Yields the segments of a file, in their order."""
     inside: list[tuple[str, dict[str, str]]] = []
-    start = units = number = 0
+    is_marked, start, units, number = False, 0, 0, 0
     for tag in _TAG.finditer(content):
         closes, name = bool(tag[1]), tag[2].lower()
         opened = inside[-1][0] if inside else ""
@@ -71,7 +71,7 @@ def segments(path: str, content: str) -> Iterator[Segment]:
         if not closes:
             inside.append((name, {k.lower(): "".join(v) for k, *v in _ATTRIBUTE.findall(tag[3])}))
             start, units = tag.end(), units + (name == "tu")
-            number = number + 1 if name == "seg" else 0
+            number, is_marked = number + 1 if name == "seg" else 0, is_marked or name == "seg"
             continue
         kinds = dict(inside)
         if name == "seg":
@@ -86,7 +86,7 @@ def segments(path: str, content: str) -> Iterator[Segment]:
             yield Segment(place, names, resolved(_INLINE.sub("", content[start : tag.start()])))
         while name in kinds and inside.pop()[0] != name:
             pass
-    if inside and "<seg" in content.lower():  # other text may speak of a <doc>
+    if inside and is_marked:  # other text may speak of a <doc>
         raise UserError(f"{path}: it ends inside <{inside[-1][0]}>: damaged: fetch the file again")
 
 

@@ -99,7 +99,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
   [[ "$gpus $nodes $node_rank ${continue:-0} ${minutes:-1}" =~ ^(0|[1-9][0-9]*)( (0|[1-9][0-9]*))*$ && ${minutes:-1} != 0 && ${continue:-1} != 0 ]] ||
     die "--gpus, --nodes, --node-rank, --continue, --minutes: must be numbers"
   ((node_rank < nodes)) || die "--node-rank $node_rank: must be below --nodes $nodes; the first has number 0"
-  [[ -z $finish || -z $continue$from ]] || die "--finish ends a training, --continue goes on with it, --from does a step anew: give one of them"
+  if [[ -n $finish ]] && { [[ -n $continue ]] || is_training "$from"; }; then die "--finish ends a training, --continue and --from go on with it or begin anew: give one of them"; fi
   if [[ -n ${pair-} ]]; then languages "$pair"; fi
   ((nodes == 1)) || [[ $master == *:* ]] || die "--nodes $nodes: needs --master HOST:PORT, the address of node 0"
   workers=$((nodes * (gpus > 0 ? gpus : 1)))
@@ -167,7 +167,7 @@ attempt() { # COMMAND...: in a process group of its own, so that a signal reache
 }
 
 step() { # NAME COMMAND...: does it once
-  local name=$1 stamp=$work/.steps/$1 key file sum size
+  local name=$1 stamp=$work/.steps/$1 key before file sum size
   log=$work/logs/$name$(if ((node_rank)); then echo ".node$node_rank"; fi).log
   shift
   if ((node_rank > 0)) && { [[ -n $finish ]] || ! is_training "$name"; }; then return; fi
@@ -178,12 +178,13 @@ step() { # NAME COMMAND...: does it once
     [[ -z $from ]] || die "--from $from: no such step up to --until $until"
     exit 0
   fi
-  key=$(printf '%q ' "$@" && declare -f "$1" || true)
+  key=$(printf '%q ' "$@" && [[ $1 == train ]] || declare -f "$1" || true) # a training goes on by a newer recipe, too
   key=${key/"--update-freq $batches "/--update-freq $in_all/workers } # another number of them goes on
   for file in "$work WORK" "$root ROOT"; do key=${key//"$(printf %q "${file% *}")"/${file##* }}; done
   if [[ -n $again ]]; then rm -f "$stamp" "$stamp.begun"; fi
   for file in "$stamp" "$stamp.begun"; do
-    [[ ! -f $file || "$(<"$file")" == "$key" ]] ||
+    [[ ! -f $file ]] || before=$(<"$file")
+    [[ ! -f $file || ${before%%train () *} == "$key" ]] ||
       die "step $name was done by another command in $work: give another --work, or --from $name"
   done
   if [[ -n $finish && ! -f $stamp ]] && is_training "$name"; then
@@ -269,7 +270,7 @@ binarize() { # FOLDER FLAG...: FOLDER/{train,valid,test} as fairseq-preprocess b
 }
 
 train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its log is WORK/logs/train.log
-  local each=$((workers / nodes)) more=() shown=() command line cores
+  local each=$((workers / nodes)) more=() shown=() command line cores share
   if [[ -n ${pair-} && " $* " != *" --task "* ]]; then # each validation translates some sentences, and shows three
     shown=(--eval-bleu --eval-bleu-sentences 200 --eval-bleu-print-samples --eval-bleu-remove-bpe)
     shown+=(--eval-bleu-args '{"beam": 1, "max_len_a": 2, "max_len_b": 10}') # at first a model ends no sentence
@@ -279,7 +280,11 @@ train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its l
     more=(--max-update 20 --max-tokens 2048 --update-freq 1)
     [[ $* == *--lr-scheduler* ]] || more+=(--warmup-updates 10)
   elif ((workers > 1)) && [[ " $* " != *" --update-freq "* && " $* " =~ \ --(max-tokens|batch-size)\ ([0-9]+)\  ]]; then
-    more=("--${BASH_REMATCH[1]}" $((BASH_REMATCH[2] / workers))) # the batch of an update is meant for one worker
+    share=$((BASH_REMATCH[2] / workers)) # the batch of an update is meant for one worker; a sentence has to fit
+    if [[ ${BASH_REMATCH[1]} == max-tokens ]] && ((share < 512)); then
+      share=512 && say "an update has $((workers * share)) tokens, not ${BASH_REMATCH[2]}: fewer --gpus keep them" 2>&3
+    fi
+    more=("--${BASH_REMATCH[1]}" "$share")
   fi
   more+=(${extra[@]+"${extra[@]}"})
   if [[ -n $continue ]]; then more+=(--max-update "$continue"); fi

@@ -73,9 +73,8 @@ step pieces every raw pieces python "$prep/wordpiece.py" apply --model "$model"
 step binarize binarize "$work/pieces" --dictionary "$dictionary"
 # Several batches an update, each of another length, learn faster than one of as many tokens; every sentence has to fit.
 if [[ -z $dry_run ]] && ((tokens == 512)) && { ((nodes > 1)) || ! awk 'NF > 510 { exit 1 }' "$work/pieces"/*.*; }; then tokens=1024 batches=2; fi
-in_all=$batches batches=$((workers < batches ? batches / workers : 1)) least=$((tokens < 1024 ? tokens : 1024)) size=$((tokens * in_all))
-tokens=$((size / workers / batches))
-if ((tokens < least)); then tokens=$least && say "an update has $((workers * least)) tokens, not $size: fewer --gpus keep it"; fi
+in_all=$batches batches=$((workers < batches ? batches / workers : 1))
+((workers * batches == in_all)) || say "an update has $((workers * batches)) batches of $tokens tokens, not $in_all: --gpus 1, 2 or 4 keep them"
 training+=(--max-tokens "$tokens" --update-freq "$batches")
 bleu=sentencepiece # undone for BLEU, but where text has no spaces between words
 if [[ -z $dry_run ]] && (($(grep -c '[^ ] [^ ]' "$work/raw/train.$target") * 2 < pairs)); then bleu=--eval-tokenized-bleu; fi

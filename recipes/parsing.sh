@@ -25,10 +25,11 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"
 if [[ $setting == paper ]]; then
   usual=vaswani_parser operations=$([[ -n $also ]] && echo 32000 || echo 16000) interval=1500
-  is_tiny || [[ -n $minutes$continue$finish || ${extra[*]-} == *--max-[ue]* ]] || die "--setting paper: it has no number of updates; give one, such as -- --max-update 50000"
+  is_tiny || [[ -n $minutes$continue$finish$until || -f $work/.steps/train || ${extra[*]-} == *--max-[ue]* ]] || die "--setting paper: it has no number of updates; give one, such as -- --max-update 50000"
   share 8 && training=(--update-freq "$batches" --warmup-updates 4000)
 elif [[ $setting == small ]]; then
   usual=vaswani_parser_tiny operations=8000 interval=500 training=(--max-update 10000 --warmup-updates 1500)
+  ((workers <= 4)) || die "--gpus, --nodes: at most 4 in all share 4,096 tokens: a tree of CRAFT has 945 symbols"
 else
   die "--setting $setting: must be paper, or left out"
 fi

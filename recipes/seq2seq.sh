@@ -22,9 +22,9 @@ options='pair arch source_rows target_rows seeds' later=nbest paths=nbest
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"
-((128 % workers == 0)) || die "--gpus, --nodes: $workers GPUs can't share 128 sentences an update; give 1, 2, 4 or 8 in all"
+is_tiny || ((128 % workers == 0)) || die "--gpus, --nodes: $workers GPUs can't share 128 sentences an update; give 1, 2, 4 or 8 in all"
 seeds=${seeds:-$(or_tiny "1 2 3 4 5" "1 2")}
-[[ "$seeds " =~ ^([0-9]+\ +)+$ ]] || die "--seeds $seeds: must be numbers, such as \"1 2\""
+[[ "$seeds " =~ ^([0-9]+[[:space:]]+)+$ ]] || die "--seeds $seeds: must be numbers, such as \"1 2\""
 for file in valid test; do [[ -z $nbest || -f $nbest/$file.nbest ]] || die "--nbest $nbest: no $file.nbest in it"; done
 if [[ -z $data ]]; then
   is_tiny || die "--data DIR: give {train,valid,test}.$source and .$target, such as work/wmt14_en_fr/raw"

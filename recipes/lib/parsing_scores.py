@@ -3,10 +3,11 @@
     parsing_scores.py --train train.trees --gold test.trees --parsed parsed.trees \\
         --unconstrained unconstrained.trees --tagged tagged.trees > f1.json
 
-`all` and `len_40` are the JSON output of `vaswani evalb test.trees tagged.trees`. tagged.trees has
-the parsed trees with gold tags, because EVALB ignores punctuation by its tag. `malformed_percent`
-is the percentage of sentences for which the model without the constraint writes no tree (an empty
-line). The baseline is a right-branching tree with the commonest labels of the training set.
+`all` and `len_40` are the JSON output of `vaswani evalb test.trees tagged.trees`; a word with a
+blank, an error there, is a word here. tagged.trees has the parsed trees with gold tags, because
+EVALB ignores punctuation by its tag. `malformed_percent` is the percentage of sentences for which
+the model without the constraint writes no tree (an empty line). The baseline is a right-branching
+tree with the commonest labels of the training set.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from vaswani_plugin.files.lines import read_lines  # noqa: E402
 from vaswani_plugin.files.outputs import write_atomically  # noqa: E402
 from vaswani_plugin.files.programs import run  # noqa: E402
 from vaswani_plugin.metrics.evalb import COLLINS, compare, summary  # noqa: E402
+from vaswani_plugin.text.linearization import escape_space  # noqa: E402
 from vaswani_plugin.text.trees import (  # noqa: E402
     CLOSE,
     BadTree,
@@ -59,8 +61,13 @@ def scored(
     gold: list[Tree], trees: Iterable[Tree | None], longest: int | None = None
 ) -> dict[str, float | None]:
     """EVALB's summary of the sentences that have a tree, and at most `longest` words."""
+
+    def line(tree: Tree) -> str:  # a word that holds a blank is one word
+        each = (Leaf(x.tag, escape_space(x.word)) if isinstance(x, Leaf) else x for x in tree)
+        return to_line(each)
+
     scores = [
-        compare(number, to_line(right), to_line(tree), COLLINS)
+        compare(number, line(right), line(tree), COLLINS)
         for number, (right, tree) in enumerate(zip(gold, trees, strict=True), 1)
         if tree
     ]

@@ -284,10 +284,8 @@ def summaries(tmp_path, monkeypatch) -> None:
     """Files in the working folder."""
     monkeypatch.chdir(tmp_path)
     write_examples(iter(EXAMPLES), "test")
-    (
-        write_lines(tmp_path / "hypothesis", SUMMARIES),
-        write_lines(tmp_path / "other", ["fire", "snow"]),
-    )
+    for name, lines in {"hypothesis": SUMMARIES, "other": ["fire", "snow"]}.items():
+        write_lines(tmp_path / name, lines)
 
 
 def test_a_system_beside_lead_sentences(summaries):

@@ -78,18 +78,26 @@ def test_shared_tensors_and_integers_stay_what_they_are(tmp_path: Path) -> None:
         ({"config": CONFIG | {"d_model": 8}}, "d_model is 8 here and 4 there"),
         ({"task": {"source_lang": "en", "target_lang": "fr"}}, "target_lang is fr here and de"),
         ({"told": {"languages": ["de", "en"]}}, "source_lang is de here and en there"),
-        ({"told": {"dictionary_sha256": {"source": "aa"}}}, r"the source dictionary is aa here"),
+        (
+            {"told": {"dictionary_sha256": {"source": "aa"}}},
+            r"the source dictionary is aa here and bb",
+        ),
     ],
 )
 def test_another_model_is_refused(change: dict, message: str, tmp_path: Path) -> None:
     first: dict[str, Any] = {"a": torch.zeros(2), "b": torch.zeros(2)}
     task = {"source_lang": "en", "target_lang": "de"}
-    paths = [write(tmp_path / "one.pt", first, cfg={"model": CONFIG, "task": task})]
+    digests = {"dictionary_sha256": {"source": "bb"}}
+    untold = write(tmp_path / "none.pt", first, cfg={"model": CONFIG})  # an older file
+    paths = [
+        write(tmp_path / "one.pt", first, cfg={"model": CONFIG, "task": task}, task_state=digests)
+    ]
+    assert average_checkpoints([*paths, untold, *paths])["extra_state"]["averaged"]
     cfg = {"model": change.pop("config", CONFIG), "task": change.pop("task", task)}
-    told = change.pop("told", {})
+    state = change.pop("told", {})
     second = {k: v.clone() for k, v in first.items()} | change
     second = {key: tensor for key, tensor in second.items() if tensor is not None}
-    paths.append(write(tmp_path / "two.pt", second, cfg=cfg, task_state=told))
+    paths.append(write(tmp_path / "two.pt", second, cfg=cfg, task_state=state))
     with pytest.raises(ValueError, match=rf"two\.pt: another model than one\.pt: {message}"):
         average_checkpoints(paths)
 

@@ -64,10 +64,10 @@ def test_by_hand(test, expected):
 @pytest.mark.parametrize(
     ("gold", "test", "messages"),
     [
-        (GOLD, GOLD.replace("now", "right now "), ["Words unmatch (now|right now)"]),
+        (GOLD, GOLD.replace("now", "then"), ["Words unmatch (now|then)"]),
         (GOLD, "(S (DT the))", ["Length unmatch (4|1)"]),
         # Of a line that can't be read nothing else is said.
-        (GOLD, "(S (DT the) now)", ["Reading sentence"]),
+        (GOLD, "(S (DT the) (RB right now))", ["Reading sentence"]),
         (GOLD, GOLD[:-1], ["Bracketing is unbalanced (too many open bracket)"]),
         (GOLD, GOLD + ")", ["Bracketing unbalance (too many close bracket)"]),
     ],

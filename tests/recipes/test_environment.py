@@ -101,6 +101,13 @@ def copy(tmp_path) -> Path:
     return tmp_path / "copy"
 
 
+def test_a_complete_environment_starts_at_once(complete):
+    show = f'source "{ENV}"; command -v python'
+    done = run_bash("-c", show, VASWANI_VENV=str(complete), VASWANI_GROUPS="")
+    assert done.stdout.strip() == str(complete / "bin" / "python")
+    assert done.stderr == ""
+
+
 @pytest.mark.parametrize("change", ["stamp", "interpreter", "group", "folder", "uv.lock"])
 def test_a_change_brings_the_installer_back(complete, copy, change):
     settings = {"PYTHON": "/no/such/python", "VASWANI_GROUPS": ""}

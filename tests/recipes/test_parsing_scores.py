@@ -20,7 +20,7 @@ TREES = [parse_tree(line) for line in toy_text.toy_lines(toy_text.TREES, 90)]
 TRAIN = TREES[:60]
 GOLD = [
     "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ barks)) (. .)))",
-    "(TOP (S (NP (PRP it)) (VP (VBZ sees) (NP (DT a) (NN house cat)))))",
+    "(TOP (S (NP (PRP it)) (VP (VBZ sees) (NP (DT a) (NN cat)))))",
 ]
 
 
@@ -55,7 +55,7 @@ def report(tmp_path, monkeypatch, capsys):
 def test_the_report(report, tmp_path, capsys):
     """Counted by hand: punctuation is left out by its gold tag, TOP is no bracket."""
     wrong_tags = GOLD[0].replace("(. .)", "(NN .)")
-    one_wrong = "(TOP (S (NP (PRP it)) (VP (VBZ sees) (XP (DT a) (NN house cat)))))"
+    one_wrong = "(TOP (S (NP (PRP it)) (VP (VBZ sees) (XP (DT a) (NN cat)))))"
     found = report([wrong_tags, one_wrong], [GOLD[0], ""])
     # 3 + 4 brackets, one of them with another label.
     assert found["all"]["bracketing_fmeasure"] == pytest.approx(100 * 6 / 7)

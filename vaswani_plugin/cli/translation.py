@@ -233,9 +233,9 @@ def attention(
     if corpus is not None:
         if len(corpus) > 2:
             raise UserError(f"--corpus takes one file or two, not {len(corpus)}")
-        others = {"--target": target, "--layer": layer, "--heads": heads, "--word": word}
-        others |= {"--kind": None if kind == "cross" else kind, "--lines": lines or None}
-        for flag, value in {**others, "--output": output}.items():
+        unused = {"--target": target, "--layer": layer, "--heads": heads, "--word": word}
+        unused["--kind"] = None if kind == "cross" else kind
+        for flag, value in {**unused, "--lines": lines or None, "--output": output}.items():
             if value is not None:
                 raise UserError(f"{flag} goes with --source: --corpus prints a table")
         output = []

@@ -35,6 +35,7 @@ def average_checkpoints(paths: Iterable[Path]) -> Checkpoint:
     names: list[str] = []
     sums: Weights = {}
     first: dict[str, Any] = {}
+    known: dict[str, Any] = {}  # of the data, from the first file that tells
     for path in paths:
         newest = load_checkpoint(path)
         with naming(path):
@@ -42,10 +43,11 @@ def average_checkpoints(paths: Iterable[Path]) -> Checkpoint:
             require_finite(weights)
             types = {f"the weight {k}": f"{w.dtype} {tuple(w.shape)}" for k, w in weights.items()}
             task = options_of(newest, "task")
-            data = {key: task.get(key) for key in ("source_lang", "target_lang")}
+            data = {key: task[key] for key in ("source_lang", "target_lang") if task.get(key)}
             digests = (newest.get("task_state") or {}).get(DIGESTS) or {}
             data |= {f"the {side} dictionary": digest for side, digest in digests.items()}
-            properties = model_config(newest) | data | types
+            known = data | known  # an older file doesn't tell
+            properties = model_config(newest) | types
             if not names:
                 first, owners = properties, shared_owners(weights)
                 dtypes = {key: tensor.dtype for key, tensor in weights.items()}
@@ -53,8 +55,9 @@ def average_checkpoints(paths: Iterable[Path]) -> Checkpoint:
                     key: torch.zeros_like(weights[key], dtype=torch.float64)
                     for key in owners.values()
                 }
-            for key in sorted(properties.keys() | first.keys()):
-                here, there = (each.get(key, "(absent)") for each in (properties, first))
+            both = properties | data, first | {key: known[key] for key in data}
+            for key in sorted(both[0].keys() | both[1].keys()):
+                here, there = (each.get(key, "(absent)") for each in both)
                 if here != there:
                     other = f"another model than {names[0]}: {key} is {here} here and {there} there"
                     raise UserError(f"{path}: {other}; average checkpoints of one model only")

@@ -68,10 +68,11 @@ class VaswaniTrainer(Trainer):
             way = f"{'drop' if is_high else 'add'} --maximize-best-checkpoint-metric"
             raise UserError(f"--best-checkpoint-metric {metric} would keep the worst: {way}")
         parts, needed = (cfg.task, cfg.criterion), HIGH_IS_GOOD.get(metric, "")
-        is_logged = [getattr(part, needed, None) for part in parts]
+        is_off = any(getattr(part, needed, None) is False for part in parts)
+        is_on = metric in LOW_IS_GOOD or any(getattr(part, needed, False) for part in parts)
         are_ours = all(str(getattr(part, "_name", None)).startswith("vaswani_") for part in parts)
-        if False in is_logged or are_ours and not (metric in LOW_IS_GOOD or any(is_logged)):
-            advice = f"give {flag(needed)}" if False in is_logged else "take loss, nll_loss or ppl"
+        if is_off or (are_ours and not is_on):  # of others nothing is known
+            advice = f"give {flag(needed)}" if is_off else "take loss, nll_loss or ppl"
             raise UserError(f"--best-checkpoint-metric {metric}: validation has none: {advice}")
         workers = int(os.environ["WORLD_SIZE"]) if is_under_torchrun() else 1
         if workers > cfg.distributed_training.distributed_world_size:

@@ -8,8 +8,8 @@ is broken) or skipped (2: the test tree has no words).
 
 The trees are read here, because EVALB accepts more than a treebank's reader: several trees on a
 line, a word without a constituent around it, an empty line. EVALB itself stops at text that is not
-a bracketing, or at a word with a blank in it, as treebanks have them, and cuts lines at 5,000 bytes
-and sentences at 200 words or brackets. Here such a sentence is an error, or is scored in full.
+a bracketing, and cuts lines at 5,000 bytes and sentences at 200 words or brackets. Here such a
+sentence is an error, or is scored in full.
 """
 
 import math
@@ -85,7 +85,7 @@ def parse_parameters(lines: Iterable[str], name: str) -> Parameters:
     return settings
 
 
-_PART = re.compile(r"\(([^\s()]*)\s++([^()]*+)\)|\(([^\s()]*)|\)|\s+", re.ASCII)
+_PART = re.compile(r"\(([^\s()]*)\s+([^\s()]*)\)|\(([^\s()]*)|\)|\s+", re.ASCII)
 _QUOTES = ("'", '"', "/")
 _FUNCTIONS = re.compile(r"[-=].*", re.DOTALL)
 
@@ -129,7 +129,7 @@ def _read(line: str, parameters: Parameters) -> _Line:
             return parsed
         position = part.end()
         if part[1] is not None:
-            parsed.leaves.append((part[1], part[2].rstrip()))
+            parsed.leaves.append((part[1], part[2]))
             parsed.counts.append(int(part[1] not in parameters.delete))
         elif part[3] is not None:
             inside.append([part[3], len(parsed.leaves), -1])

@@ -96,11 +96,12 @@ def by_text_unit(bits: float, counts: TextCounts | None) -> dict[str, Any]:
 
 def figure(number: float, unit: str, divisors: TextCounts) -> dict[str, Any]:
     """A published figure in all units: the row of `--figure VALUE UNIT`, of a text's counts."""
+    asked = f"--figure {number} {unit}"
     if unit == "perplexity-per-word":
         number, unit = math.log2(number), "bits-per-word"
     units = divisors.units(unit.removeprefix("bits-per-"), with_line_ends=True)
     if not units:
-        raise UserError(f"--figure {number:g} {unit}: that unit of the text isn't known")
+        raise UserError(f"{asked}: that unit of the text isn't known")
     bits = number * units
     unknown = ("tokens", "cross_entropy_rate", "perplexity", "bits_per_token", "unknown")
     row = {"name": "figure", "coding": "", "bits": bits} | dict.fromkeys(unknown)

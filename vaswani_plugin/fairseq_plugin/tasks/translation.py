@@ -189,7 +189,12 @@ class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, T
 
         Options that our search lacks are handled by fairseq's generator, and the log says so.
         """
-        args = self.complete_decoding(args)
+        asked, args = args, self.complete_decoding(args)
+        names = [n for n in sorted(self.decoding) if getattr(asked, n, None) is not None]
+        if changed := [n for n in names if getattr(asked, n) != getattr(args, n)]:
+            ours = ", ".join(f"{name} {getattr(args, name)}" for name in changed)
+            hint = "task.cfg.decoding_is_complete=True takes what it says"
+            logger.warning(f"{ours}, where the configuration has fairseq's defaults; {hint}")
         extra = dict(extra_gen_cls_kwargs or {})
         if len(models) > 1 and len(self.directions) > 1:
             pairs = " and ".join(sorted(self.directions))
@@ -201,7 +206,7 @@ class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, T
         # models return their attention in incremental decoding, or save the work
         for decoder in (model.decoder for model in models if hasattr(model, "decoder")):
             if getattr(args, "retain_dropout", False) and hasattr(decoder, "weights_are_final"):
-                decoder.make_generation_fast_(retain_dropout=True)  # refused: of a call of the hub
+                raise UserError("--retain-dropout: only fairseq's own models do; drop it")
             for name in ("alignment_wanted", "need_attn"):
                 if hasattr(decoder, name):
                     setattr(decoder, name, bool(getattr(args, "print_alignment", None)))
@@ -226,12 +231,9 @@ class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, T
             return argparse.Namespace(**{**self.decoding, **vars(args)})
         options = {**(args if isinstance(args, Mapping) else vars(args))}
         if not self.cfg.get("decoding_is_complete", False):
-            stock = {n for n in self.decoding if options.get(n) == getattr(GenerationConfig, n)}
-            ours = ", ".join(f"{n} {self.decoding[n]}" for n in sorted(stock))
-            if stock:
-                hint = "task.cfg.decoding_is_complete=True takes what it says"
-                logger.warning(f"{ours}, where the configuration has fairseq's defaults; {hint}")
-            options = {n: value for n, value in options.items() if n not in stock}
+            for name in self.decoding:
+                if options.get(name) == getattr(GenerationConfig, name):
+                    del options[name]
         return argparse.Namespace(**{**self.decoding, **options})
 
     def _our_generator(self, models, args, extra: dict, prefix_allowed_tokens_fn=None):
