@@ -2,7 +2,7 @@
 #
 # What the recipes share. A recipe names itself and its own options, begins, and does its steps:
 #
-#   recipe=multi30k pair=en-de options=pair later='' paths='' family=''  # later: may change in the same WORK; paths: files or folders; family: how its architectures begin
+#   recipe=multi30k pair=en-de options=pair later='' paths='' family=''  # later: may change in the same WORK; paths: files or folders; family: how its architectures begin; least: tokens of a batch (512)
 #   source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 #   begin "$@"
 #   step tokenize every raw tok python "$prep/normalize_tokenize.py" --language {}
@@ -281,8 +281,8 @@ train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its l
     [[ $* == *--lr-scheduler* ]] || more+=(--warmup-updates 10)
   elif ((workers > 1)) && [[ " $* " != *" --update-freq "* && " $* " =~ \ --(max-tokens|batch-size)\ ([0-9]+)\  ]]; then
     share=$((BASH_REMATCH[2] / workers)) # the batch of an update is meant for one worker; a sentence has to fit
-    if [[ ${BASH_REMATCH[1]} == max-tokens ]] && ((share < 512)); then
-      share=512 && say "an update has $((workers * share)) tokens, not ${BASH_REMATCH[2]}: fewer --gpus keep them" 2>&3
+    if [[ ${BASH_REMATCH[1]} == max-tokens ]] && ((share < ${least-512})); then
+      share=${least-512} && say "an update has $((workers * share)) tokens, not ${BASH_REMATCH[2]}: fewer --gpus keep them" 2>&3
     fi
     more=("--${BASH_REMATCH[1]}" "$share")
   fi

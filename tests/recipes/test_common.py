@@ -324,6 +324,7 @@ def test_base_on_a_cpu_trains_in_bfloat16_where_it_is_fast(
         ("--batch-size 128", ("--gpus", 2, "--", "--patience", 3), "64"),
         ("--max-tokens 8192", ("--cpu", "--", "--distributed-world-size", 2), "4096"),
         ("--max-tokens 8192", ("--gpus", 4, "--", "--max-tokens", 99), "99"),
+        ("--max-tokens 1200", ("--gpus", 4), "512"),
     ],
 )
 def test_workers_share_the_batch_of_an_update(recipe, program, tmp_path, batch, flags, expected):
