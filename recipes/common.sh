@@ -270,7 +270,7 @@ binarize() { # FOLDER FLAG...: FOLDER/{train,valid,test} as fairseq-preprocess b
 }
 
 train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its log is WORK/logs/train.log
-  local each=$((workers / nodes)) more=() shown=() command line cores share
+  local each=$((workers / nodes)) more=() shown=() command line cores size
   if [[ -n ${pair-} && " $* " != *" --task "* ]]; then # each validation translates some sentences, and shows three
     shown=(--eval-bleu --eval-bleu-sentences 200 --eval-bleu-print-samples --eval-bleu-remove-bpe)
     shown+=(--eval-bleu-args '{"beam": 1, "max_len_a": 2, "max_len_b": 10}') # at first a model ends no sentence
@@ -280,11 +280,11 @@ train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its l
     more=(--max-update 20 --max-tokens 2048 --update-freq 1)
     [[ $* == *--lr-scheduler* ]] || more+=(--warmup-updates 10)
   elif ((workers > 1)) && [[ " $* " != *" --update-freq "* && " $* " =~ \ --(max-tokens|batch-size)\ ([0-9]+)\  ]]; then
-    share=$((BASH_REMATCH[2] / workers)) # the batch of an update is meant for one worker; a sentence has to fit
-    if [[ ${BASH_REMATCH[1]} == max-tokens ]] && ((share < ${least-512})); then
-      share=${least-512} && say "an update has $((workers * share)) tokens, not ${BASH_REMATCH[2]}: fewer --gpus keep them" 2>&3
+    size=$((BASH_REMATCH[2] / workers)) # the batch of an update is meant for one worker; a sentence has to fit
+    if [[ ${BASH_REMATCH[1]} == max-tokens ]] && ((size < ${least-512})); then
+      size=${least-512} && say "an update has $((workers * size)) tokens, not ${BASH_REMATCH[2]}: fewer --gpus keep them" 2>&3
     fi
-    more=("--${BASH_REMATCH[1]}" "$share")
+    more=("--${BASH_REMATCH[1]}" "$size")
   fi
   more+=(${extra[@]+"${extra[@]}"})
   if [[ -n $continue ]]; then more+=(--max-update "$continue"); fi
