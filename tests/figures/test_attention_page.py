@@ -12,7 +12,7 @@ from vaswani_plugin.figures.attention_page import page
 
 EVIL = '</script><script>document.title="run"</script><img src=x onerror="document.title=1">'
 SOURCE = ["the", "cat", EVIL, "{{DATA}}", "slept", "</s>"]
-TARGET = ["die", "<!--", "שלום", "schlief", "</s>"]
+TARGET = ["die", "<!--", "שלום", "schla\u0308ft", "</s>"]
 ATTENDED = random_attention(SOURCE, TARGET)
 FAINTEST = 0.02
 START = {"kind": "cross", "layer": 2, "heads": [1, 2, 3], "word": None}
@@ -170,9 +170,9 @@ def test_attention_layer_and_heads_are_chosen(opened):
 def test_searching_finds_and_isolates_a_word(opened):
     tab, attentions = opened
     tab.keyboard.press("/")
-    tab.keyboard.type("SCHL")
+    tab.keyboard.type("SCHLÄ")  # one letter here, and two on the page
     assert tab.text_content("#found") == "1 match"
-    assert_lines(tab, attentions["cross"].weights[1], TARGET.index("schlief"))
+    assert_lines(tab, attentions["cross"].weights[1], 3)
     tab.keyboard.press("x")
     assert tab.text_content("#found") == "no matches"
     assert_lines(tab, attentions["cross"].weights[1], None)
