@@ -83,6 +83,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
     [[ $_name == "${family-}"* && (-n ${family-} || ! $_name =~ ^vaswani_(lm|parser)) ]] || die "--arch $_name: of another task than this recipe's"
   done
   if [[ -n ${pair+x} && " ${extra[*]-} " =~ \ (-[st]|--(source|target)-lang) ]]; then die "${BASH_REMATCH[1]}: this recipe's direction is that of --pair"; fi
+  [[ ! " ${extra[*]-} " =~ \ (--save-dir|--no-save)[=\ ] ]] || die "${BASH_REMATCH[1]}: this recipe saves in --work"
   if [[ -n $data ]]; then data=$(cd -- "$data" && pwd -P); fi
   if [[ $work != /* ]]; then work=$PWD/$work; fi
   for _name in ${paths-}; do # in another folder the same name is another file
@@ -114,7 +115,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
   source "$root/recipes/lib/env.sh"
   if [[ -n $from$until ]]; then "$BASH" "$0" --dry-run "${_words[@]}" >/dev/null || exit; fi # is there such a step?
   exec 3>&2
-  mkdir -p "$work/.steps" "$work/logs" || die "--work $work: cannot be made"
+  { mkdir -p "$work/.steps" "$work/logs" && : >>"$work/.lock"; } || die "--work $work: cannot be written"
   if ((node_rank > 0)); then return; fi
   if command -v flock >/dev/null; then
     exec 8>>"$work/.lock"
@@ -123,7 +124,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
   _given="--data $data --scale $scale"
   for _name in ${options-}; do _given+=" --${_name//_/-} ${!_name}"; done
   _given+=" -- ${extra[*]-}"
-  [[ ! -f $work/.options || "$(<"$work/.options")" == "$_given" ]] ||
+  [[ ! -f $work/.options || -z $(find "$work/.steps" -type f ! -name '*.inputs') || "$(<"$work/.options")" == "$_given" ]] ||
     die "--work $work was made with other options ($(tr '\n' ' ' <"$work/.options")): give another folder"
   printf '%s\n' "$_given" >"$work/.options"
 }
@@ -145,7 +146,7 @@ ended() { # says where a step failed or was stopped, and why
   if ((status == 75 || status == 130)) || [[ -n $stopped && $status -gt 128 ]]; then
     say "stopped in step $current; $goes_on goes on there$(! is_training "$current" || echo ', with --finish it takes what is saved')" 2>&3 && return
   fi
-  tail -n 3 "$log" | cut -c 1-300 >&3
+  if [[ -s $log ]]; then tail -n 3 "$log" | cut -c 1-300 >&3; else df -P "$work" >&3; fi # the disk may be full
   say "error: step $current ended with exit code $status (all it said: $log); $goes_on goes on there" 2>&3
 }
 
@@ -200,12 +201,12 @@ step() { # NAME COMMAND...: does it once
     say "$name"
     if [[ -f $stamp.begun || -n $continue ]]; then is_new=''; else is_new=1; fi
     current=$name
-    if ((node_rank == 0)); then printf '%s\n' "$key" >"$stamp.begun"; fi
+    if ((node_rank == 0)) && is_training "$name"; then printf '%s\n' "$key" >"$stamp.begun"; fi
     attempt "$@"
     for file in "$@"; do
       if [[ -f $file && $file == /* && $file != "$work"/* && $file != *.py ]]; then note "$file"; fi
     done
-    if ((node_rank == 0)); then mv "$stamp.begun" "$stamp"; fi
+    if ((node_rank == 0)); then printf '%s\n' "$key" >"$stamp" && rm -f "$stamp.begun"; fi
     current='' again=1 # the steps after it used what it has replaced
     if [[ -n $stopped ]]; then say "stopped after step $name; $goes_on goes on there" && leave; fi
   fi

@@ -26,7 +26,7 @@ recipe=own_text train='' valid='' test='' pair='' columns='' init_from='' option
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"
-[[ " ${extra[*]-} " != *" --max-epoch"* ]] || die "--max-epoch: this recipe saves by updates: give --max-update"
+[[ ! " ${extra[*]-} " =~ \ (--max-epoch|--disable-validation) ]] || die "${BASH_REMATCH[1]}: this recipe saves and chooses by updates: give --max-update"
 best=(--maximize-best-checkpoint-metric)
 if [[ " ${extra[*]-} " =~ --best-checkpoint-metric[=\ ](loss|nll_loss|ppl)\  ]]; then best=(); fi
 [[ -n $train && -z $data ]] || die "give the training text by --train, not by --data (see --help)"
@@ -36,17 +36,13 @@ for name in train valid test; do
   while IFS= read -r file; do
     if [[ -z $file ]]; then continue; fi
     [[ -f $file ]] || die "--$name $file: no such file"
-    files+=("$file") file=${file%.gz}
-    if [[ -z $pair ]]; then pair=${file##*.}-; elif [[ $pair == *- ]]; then pair+=${file##*.}; fi
+    files+=("$file")
   done <<<"${!name}"
 done
-languages "$pair"
-for key in "source_language\": \"$source" "target_language\": \"$target"; do
-  [[ -z $init_from ]] || grep -qs "\"$key\"" "$init_from/preprocessing.json" ||
-    die "--init-from $init_from: no model of $pair: give --train the files in its order, or name its languages by --pair"
-done
-
-[[ -z $init_from || (-f $init_from/sentencepiece.model && -f $init_from/model.pt) ]] || die "--init-from $init_from: no bundle of this recipe, with its model.pt"
+languages "${pair:-$(sed 's/\.gz$//; s/.*[./]//' <<<"$train" | grep -vxE 'src|tgt|trg|txt|tsv|csv' | paste -sd- - || true)}"
+[[ -z $init_from || (-f $init_from/sentencepiece.model && -f $init_from/model.pt) ]] || die "--init-from $init_from: no bundle of this recipe (its WORK/model), with its model.pt"
+[[ -z $init_from || $(grep -oE "\"(source_language\": \"$source|target_language\": \"$target)\"" "$init_from/preprocessing.json" | wc -l) -eq 2 ]] ||
+  die "--init-from $init_from: no model of $pair: give --train the files in its order, or name its languages by --pair"
 step clean python "$prep/own_text.py" --pair "$pair" "${files[@]}" ${columns:+--columns "$columns"} --output "$work/raw" --report "$work/corpus.json"
 if [[ -n $dry_run ]]; then pairs=0; else pairs=$(wc -l <"$work/raw/train.$source"); fi
 if ((pairs <= 10000)); then

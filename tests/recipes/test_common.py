@@ -94,7 +94,7 @@ def test_a_failure_is_told_and_goes_on_there(recipe, tmp_path):
         assert "step b ended with exit code 3" in failed.stderr
         assert f"; {way} goes on there" in failed.stderr
     (tmp_path / "-work ü" / "a").unlink()
-    assert recipe(f"{steps}step b true\n", "--from", "b").returncode == 0
+    assert recipe(f"{steps}step b true\n").returncode == 0, "what failed may change"
     assert not (tmp_path / "-work ü" / "a").exists(), "a was done before"
 
 
@@ -108,7 +108,8 @@ def test_of_a_long_line_the_beginning_is_told_and_of_half_a_file_nothing_left(re
 
 
 def test_options(recipe):
-    steps = 'printf "%s|" "$name" "$files" "$scale" "$workers" "${extra[*]}"\n'
+    assert recipe("step a false\n", "--name", "wrong").returncode == 1  # nothing is done
+    steps = 'printf "%s|" "$name" "$files" "$scale" "$workers" "${extra[*]}"\nstep a true\n'
     done = recipe(steps, "--name", "two", "--files", "x y", "z", "--cpu", "--", "--seed", "2")
     assert done.stdout == "two|x y\nz|full|1|--seed 2|"
     other = recipe(steps, "--name", "three", "--cpu")
@@ -181,14 +182,17 @@ def test_mistaken_options_are_one_line(recipe, args, part):
         ("lm", ("--corpus", "wikitext-103", "--gpus", 32), "for 16 GPUs; give 1, 2, 4, 8 or 16"),
         ("own_text", ("--train", "a.de", "a.en", "--data", "."), "by --train, not by --data"),
         ("own_text", ("--train", "a.de", "a.en", "--init-from", "."), "no model of de-en: give "),
-        ("own_text", ("--train", "a.en", "a.de", "--init-from", "."), "with its model.pt"),
+        ("own_text", ("--train", "a.en", "a.de", "--init-from", "x"), "with its model.pt"),
+        ("own_text", ("--train", "a.src", "a.tgt"), "--pair : give two different languages"),
+        ("own_text", ("--train", "a.tsv", "--test", "a.en"), "--pair : give two different lang"),
+        ("own_text", ("--train", "a.de", "a.en", "--", "--save-dir=x"), "recipe saves in --work"),
         ("own_text", ("--train", "a.de", "a.en", "--", "--max-epoch", 3), "give --max-update"),
         ("own_text", ("--train", "a.de", "a.en", "--", "-sen"), "-s: this recipe's dir"),
         ("summarization", ("--", "--tokens-per-sample", 9), "have their lengths in this recipe"),
     ],
 )
 def test_what_would_train_otherwise_is_refused(name, args, part, tmp_path):
-    for file in ("a.de", "a.en", "sentencepiece.model"):
+    for file in (*("a.de", "a.en", "a.src", "a.tgt", "a.tsv"), "sentencepiece.model", "model.pt"):
         (tmp_path / file).touch()
     pair = {"source_language": "en", "target_language": "de"}
     (tmp_path / "preprocessing.json").write_text(json.dumps(pair))
@@ -224,7 +228,7 @@ def test_two_at_once(recipe, tmp_path):
     command = ["bash", tmp_path / "slow.sh", "--work", tmp_path / "-work ü"]
     first = subprocess.Popen(command, env=quick_environment(), stderr=subprocess.DEVNULL)
     try:
-        while not (tmp_path / "-work ü" / ".steps" / "a.begun").exists():
+        while not (tmp_path / "-work ü" / "logs" / "a.log").exists():
             assert first.poll() is None
             time.sleep(0.05)
         second = recipe(steps)
