@@ -9,8 +9,8 @@
 # on small data); WORK/corpus.json says what was dropped and why.
 # Batch and training by the number of training pairs; the 5 best states are averaged:
 #   pairs        pieces   architecture     dropout  max-tokens  warm-up  peak rate  at most
-#   to 10,000     4,000   vaswani_tiny     0.3        512 x 4     400    2.5e-3      5,000 updates
-#   to 100,000    4,000   vaswani_tiny     0.3      1,024 x 4   1,000    3.5e-3     20,000
+#   to 10,000     8,000   vaswani_tiny     0.3        512 x 4     400    2.5e-3      5,000 updates
+#   to 100,000    8,000   vaswani_tiny     0.3      1,024 x 4   1,000    3.5e-3     20,000
 #   to 1 mill.    8,000   vaswani_tiny     0.1      2,048 x 4   2,000    5.0e-3     50,000
 #   more         32,000   vaswani_base     0.1      4,096 x 8   4,000    7.0e-4    100,000
 # Expected: nothing is published for your text; docs/results/own-text.md has 2,000 to 162,000 pairs of Tatoeba.
@@ -46,9 +46,9 @@ languages "${pair:-$(sed 's/\.gz$//; s/.*[./]//' <<<"$train" | grep -vxE 'src|tg
 step clean python "$prep/own_text.py" --pair "$pair" "${files[@]}" ${columns:+--columns "$columns"} --output "$work/raw" --report "$work/corpus.json"
 if [[ -n $dry_run ]]; then pairs=0; else pairs=$(wc -l <"$work/raw/train.$source"); fi
 if ((pairs <= 10000)); then
-  pieces=4000 tokens=512 batches=4 interval=250 training=(--arch vaswani_tiny --dropout .3 --warmup-updates 400 --lr-factor .5657 --max-update 5000)
+  pieces=8000 tokens=512 batches=4 interval=250 training=(--arch vaswani_tiny --dropout .3 --warmup-updates 400 --lr-factor .5657 --max-update 5000)
 elif ((pairs <= 100000)); then
-  pieces=4000 tokens=1024 batches=4 interval=250 training=(--arch vaswani_tiny --dropout .3 --warmup-updates 1000 --lr-factor 1.2649 --max-update 20000)
+  pieces=8000 tokens=1024 batches=4 interval=250 training=(--arch vaswani_tiny --dropout .3 --warmup-updates 1000 --lr-factor 1.2649 --max-update 20000)
 elif ((pairs <= 1000000)); then
   pieces=8000 tokens=2048 batches=4 interval=1000 training=(--arch vaswani_tiny --dropout .1 --warmup-updates 2000 --lr-factor 2.5298 --max-update 50000)
 else
@@ -71,7 +71,7 @@ step binarize binarize "$work/pieces" --dictionary "$dictionary"
 if [[ -z $dry_run ]] && ((tokens == 512)) && { ((nodes > 1)) || ! awk 'NF > 510 { exit 1 }' "$work/pieces"/*.*; }; then tokens=1024 batches=2; fi
 in_all=$batches batches=$((workers < batches ? batches / workers : 1))
 ((workers * batches == in_all)) || say "an update has $((workers * batches)) batches of $tokens tokens, not $in_all: --gpus 1, 2 or 4 keep them"
-training+=(--max-tokens "$tokens" --update-freq "$batches")
+training+=(--max-tokens "$tokens" --update-freq "$batches" --update-epoch-batch-itr True) # other batches in each epoch
 bleu=sentencepiece # undone for BLEU, but where text has no spaces between words
 if [[ -z $dry_run ]] && (($(grep -c '[^ ] [^ ]' "$work/raw/train.$target") * 2 < pairs)); then bleu=--eval-tokenized-bleu; fi
 step train train "${training[@]}" --eval-bleu-sentences 500 --eval-bleu-remove-bpe $bleu \
