@@ -198,6 +198,18 @@ def test_a_long_line_is_learned_from(tmp_path):
     assert len(pieces) < 8 and not any(piece.startswith("<0x") for piece in pieces)
 
 
+def test_the_rarest_of_many_letters_become_bytes(tmp_path):
+    """As in Chinese text: a row for each letter would leave none for longer pieces."""
+    letters = "".join(map(chr, range(0x4E00, 0x4E00 + 500)))
+    (tmp_path / "text").write_text("".join(f"{letters[: 500 // n]}\n" for n in range(1, 500)))
+    (tmp_path / "m").write_bytes(wordpiece_learning.learn([str(tmp_path / "text")], 360, "bpe"))
+    model = wordpiece.load(tmp_path / "m")
+    learned = [model.id_to_piece(number) for number in range(260, 360)]
+    assert {piece for piece in learned if len(piece) == 1} == {*letters[:50], "\u2581"}
+    line = wordpiece.make_encoder(tmp_path / "m")(letters)
+    assert "<0xE4>" in line and wordpiece.make_decoder(tmp_path / "m")(line) == letters
+
+
 # Word pieces as published, by their definition: the likelihood computed anew for every pair.
 
 WORDS = st.dictionaries(
