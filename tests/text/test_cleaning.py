@@ -215,6 +215,8 @@ PAIRED = b"".join(b"Question %d?\tAnswer %d.\n" % (n % 20, n) for n in range(100
         ({"a.aa": b"x\n", "b.de.gz": b""}, "--train a.aa b.de.gz", "b.de.gz is not bb by"),
         ({"a.bb-aa.tsv": b"x\ty\n"}, "--train a.bb-aa.tsv", "is not aa-bb by its name"),
         ({"a": b"x\tt\n" * 30}, "--train a", "1 pairs are too few"),
+        ({"a": PAIRED, "b": b"aa\tbb\n"}, "--train a --test b", "b: 0 pairs are too few"),
+        ({"a": PAIRED, "b": b"\tx\nx\tx\n"}, "--train a --valid b", "b: 0 pairs are too few"),
         ({"a": PAIRED}, "--train a", "of 100 pairs, 0 share no sentence"),
         ({"raw/train.aa": b"x\n"}, "--train raw/train.aa", "raw/train.aa is an input"),
     ],

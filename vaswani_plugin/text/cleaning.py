@@ -209,6 +209,10 @@ def prepare_pairs(
                 share = f"{drops['count']:,} of {count:,} pairs, first here"
                 raise UserError(f"{drops['first']}: {rule}: {share}: {REMEDIES[rule]}")
         rest = count - sum(drops["count"] for drops in dropped.values())
+        least = LEAST_PAIRS if name == "train" else 1
+        if rest < least:
+            few = f"{rest} pairs are too few: give at least {least} (dropped: {dropped})"
+            raise UserError(f"{files[name][0]}: {few}")
         report["files"][name] = {"read": count, "kept": rest, "dropped": dropped}
 
     with ExitStack() as stack:
@@ -230,10 +234,6 @@ def prepare_pairs(
                     side.add(key)
         train_keys = [keys for _, keys in kept("train")]
         total = len(train_keys)
-        if total < LEAST_PAIRS:
-            dropped = report["files"]["train"]["dropped"]
-            few = f"{total} pairs are too few: give at least {LEAST_PAIRS} (dropped: {dropped})"
-            raise UserError(f"{files['train'][0]}: {few}")
         # A validation or test set: 1/20 of the pairs, from 50 to 2,000, at most 1/10.
         size = min(max(total // 20, 50), 2000, total // 10)
         wanted = {name: size for name in ("test", "valid") if name not in files}
