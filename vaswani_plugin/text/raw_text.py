@@ -70,7 +70,7 @@ def canonical(line: str) -> str:
 
 
 _CHINESE = frozenset(("cmn", "gan", "hak", "lzh", "nan", "wuu", "yue"))
-UNSPACED = frozenset(("ja", "km", "lo", "my", "th", "zh"))  # without blanks between sentences
+UNSPACED = frozenset(("ja", "zh"))  # no blank between sentences; Thai writes one there alone
 _SIGN = re.compile(r"[^\w\s,;:()'\"&/%-]")  # a sign that may end a sentence
 _BLOCK = 5000  # characters at once: sentencex takes the square of their number for some texts
 _NO_END = re.compile(
