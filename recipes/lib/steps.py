@@ -156,8 +156,8 @@ def finish(folder: str, recipe: str, title: str, *arguments: str) -> None:
         known = {k: v for k, v in reports.get(key, {}).items() if v is not None}
         reports[key] = json.loads(Path(path).read_text(encoding="utf-8")) | known
     log = max(p for p in (work / "logs").glob("train*.log") if ".node" not in p.name)
-    training = read_training(read_lines(log), str(log))
-    texts = [path for path in sorted((work / "raw").iterdir()) if path.suffix != ".part"]
+    training = read_training(read_lines(log, True), str(log))
+    texts = [p for p in sorted((work / "raw").glob("[!.]*")) if p.suffix != ".part"]
     result = {
         "recipe": recipe,
         "arch": training.arch,

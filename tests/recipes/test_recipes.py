@@ -136,10 +136,13 @@ def test_translation(name, tmp_path):
 def test_quickstart(tmp_path):
     """Each of its programs in a new process."""
     work = tmp_path / "quick start"
+    (work / "raw").mkdir(parents=True)
+    (work / "raw" / ".train.en.x").touch()  # of a process that was killed
     done = run_recipe("quickstart", work, forked=False)
     result = result_of(work)
     expected = {"recipe": "quickstart", "arch": "vaswani_debug", "updates": 20}
     assert expected.items() <= result.items()
+    assert "/." not in str(result["data"])
     assert done.stdout.count("  source  ") == done.stdout.count("  reference  ") == 10
     assert "BLEU" in done.stdout and (work / "attention.png").stat().st_size > 1000
     assert ", chrF " in done.stderr and done.stderr.count("  reference  ") % 3 == 0
