@@ -164,7 +164,7 @@ class Runner:
             command += ["--save-dir", str(folder / "checkpoints"), "--no-progress-bar"]
             command += ["--log-format", "json", *self.workers, *self.device_flags, *flags]
             self.execute(command, log)
-            training = read_training(read_lines(log), str(log))
+            training = read_training(read_lines(log, True), str(log))
             if not training.valid:
                 raise UserError(f"{log}: no validation: is --disable-validation among the flags?")
             figures = {"PPL": training.valid[-1]["ppl"], "minutes": training.seconds / 60}
@@ -205,7 +205,7 @@ class Runner:
     def costs(self, names: list[str]) -> list[list[dict[str, float]]]:
         """By training FLOPs, minutes and BLEU at each validation; none without --eval-bleu."""
         folders = [self.args.work / "trainings" / name for name in names]
-        runs = [read_training(read_lines(f / "train.log"), f.name) for f in folders]
+        runs = [read_training(read_lines(f / "train.log", True), f.name) for f in folders]
         if not all("bleu" in point for run in runs for point in run.valid):
             return []
         flops = flops_of_token(folders[0] / "checkpoints" / "checkpoint_last.pt", self.args.data)

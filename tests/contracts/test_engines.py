@@ -12,7 +12,7 @@ from tests.support.commands import Ended, vaswani
 from vaswani_plugin import LanguageModel, Parser, Summarizer, Translator
 
 ENGINES = {"own": None, "ctranslate2": "ctranslate2", "onnx": "onnxruntime"}
-LINES = [*SENTENCES, "", " \t ", "a bird", " ".join(SENTENCES), "NUL \x00 @@ &amp; </s> \u2028"]
+LINES = [*SENTENCES, "", " \t ", "a bird", " ".join(SENTENCES), "ESC \x1b @@ &amp; </s> \u2028"]
 
 
 @pytest.fixture(scope="module", params=ENGINES)

@@ -46,7 +46,7 @@ def folder(tmp_path_factory) -> Path:
         words += [f"{word}{name}{word}" for word in ("x", "be") for name in SPECIAL]
         weights = [1 / (i + 1) for i in range(300)] + [0.02] * 2 * len(SPECIAL)
         lines = [" ".join(rng.choices(words, weights, k=rng.randint(1, 12))) for _ in range(600)]
-        lines[5], lines[6], lines[7] = "", "  two\u0085spaces ", "tab\tinside\x00"
+        lines[5], lines[6], lines[7] = "", "  two\u0085spaces ", "tab\tinside\x01"
         (folder / f"train.{language}").write_text("".join(f"{x}\n" for x in lines), "utf-8")
     done = learn(folder, folder / "m")
     assert (done.returncode, done.stderr) == (0, "")
@@ -141,7 +141,7 @@ def test_the_first_merge_is_the_kinds(tmp_path, kind, first):
 
 
 def test_apply_and_undo_keep_the_lines(folder, encode, tmp_path):
-    odd = ["", " ", "a\x00b", "one\u0085two\u2028three\x0b\x0c\x1c", "<s> </s>", "\u2581", "é😀"]
+    odd = ["", " ", "a\x1bb", "one\u0085two\u2028three\x0b\x0c\x1c", "<s> </s>", "\u2581", "é😀"]
     content = (folder / "train.fr").read_text("utf-8") + "".join(f"{x}\n" for x in odd)
     (tmp_path / "in.gz").write_bytes(gzip.compress(content.encode()))
     for command, source, output in (("apply", "in.gz", "pieces"), ("undo", "pieces", "out")):
@@ -158,7 +158,7 @@ def test_apply_and_undo_keep_the_lines(folder, encode, tmp_path):
 
 def test_undo_takes_whatever_a_model_writes(decode):
     assert decode("") == ""
-    assert decode("\u2581a <0x0A> \u2581b <0x0D> <0xC2> <0x85> c") == "a b c"
+    assert decode("\u2581a <0x0A> <0x00> \u2581b <0x1B> <0xC2> <0x85> c") == "a b c"
     assert decode("<0xE6> \u2581b") == "\ufffd b"
     assert decode("<s> \u2581unknown-word </s>").strip() == "unknown-word"
 
@@ -199,13 +199,11 @@ def test_a_long_line_is_learned_from(tmp_path):
 
 
 def test_the_rarest_of_many_letters_become_bytes(tmp_path):
-    """As in Chinese text: a row for each letter would leave none for longer pieces."""
     letters = "".join(map(chr, range(0x4E00, 0x4E00 + 500)))
     (tmp_path / "text").write_text("".join(f"{letters[: 500 // n]}\n" for n in range(1, 500)))
     (tmp_path / "m").write_bytes(wordpiece_learning.learn([str(tmp_path / "text")], 360, "bpe"))
     model = wordpiece.load(tmp_path / "m")
-    learned = [model.id_to_piece(number) for number in range(260, 360)]
-    assert {piece for piece in learned if len(piece) == 1} == {*letters[:50], "\u2581"}
+    assert sum(len(model.id_to_piece(n)) == 1 for n in range(260, 360)) == 51  # and U+2581
     line = wordpiece.make_encoder(tmp_path / "m")(letters)
     assert "<0xE4>" in line and wordpiece.make_decoder(tmp_path / "m")(line) == letters
 

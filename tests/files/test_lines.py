@@ -15,7 +15,7 @@ from vaswani_plugin.files import lines as text_lines
 from vaswani_plugin.files.parallel import read_blocks
 
 PIECES = [b"a", b" ", b"\n", b"\r\n", b"\r", b"\0", b"\t", b"\xc2\x85", b"\xe2\x80\xa8", b"\xff"]
-PIECES += [b"\xc3", b"\xef\xbb\xbf", "ä".encode()]
+PIECES += [b"\xc3", b"\xef\xbb\xbf", "ä".encode(), b"\x1b$"]
 BYTES = st.lists(st.sampled_from(PIECES) | st.binary(max_size=2), max_size=20).map(b"".join)
 
 
@@ -27,7 +27,9 @@ def expected_of(content: bytes) -> tuple[list[str], str]:
         try:
             line = raw.decode("utf-8").rstrip("\r")
         except UnicodeDecodeError:
-            return lines, "invalid UTF-8"
+            return lines, "invalid UTF-8|the file looks like"
+        if "\0" in line or "\x1b$" in line:
+            return lines, "(NUL|ESC .), as in .* use iconv"
         if "\r" in line:
             return lines, "a carriage return inside"
         lines.append(line.removeprefix("\ufeff") if number == 0 else line)
@@ -58,6 +60,14 @@ def test_every_reader_gives_the_same_lines_or_the_same_error(tmp_path_factory, c
             found.extend(reader)
         if number != 2:  # a block is whole or not there
             assert found == expected or not found
+
+
+def test_other_codings_are_named():
+    others = {"gzip: name": gzip.compress(b"x"), "xz: unp": b"\xfd7zXZ\0", "zip": b"PK\3\4\n"}
+    others |= {f"{name}: use iconv": "あa".encode(name) for name in ("UTF-16", "ISO-2022-JP")}
+    for kind, content in (*others.items(), ("NUL, as in UTF-16: use", "あa".encode("UTF-16LE"))):
+        with pytest.raises(UserError, match=f"x:1: .*{kind}"):
+            list(text_lines.decode_lines([content], "x"))
 
 
 def test_a_log_may_hold_carriage_returns(tmp_path):

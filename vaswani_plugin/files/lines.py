@@ -19,6 +19,10 @@ from typing import IO, Any
 
 from vaswani_plugin.errors import UserError
 
+_OTHERS = {b"\x1f\x8b": "gzip: name it .gz", b"\xfd7z": "xz: unpack it", b"PK\3\4": "zip: unzip it"}
+_OTHERS |= dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), "UTF-16: use iconv -f UTF-16 -t UTF-8")
+"""How files begin that are no UTF-8 text."""
+
 
 @contextmanager
 def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
@@ -41,16 +45,21 @@ def decode_lines(
 ) -> Iterator[str]:
     """Yields lines without their ends; without a byte order mark at the start of the file.
 
-    A `UserError` for invalid UTF-8, or a carriage return inside a line unless `returns_inside` (a
+    A `UserError` for another coding, or a carriage return inside a line unless `returns_inside` (a
     program's log has them), gives the file's `name` and the line, of which `first` is the first.
     """
     for number, raw in enumerate(stream, start=first):
+        if number == 1 and (kinds := [kind for x, kind in _OTHERS.items() if raw.startswith(x)]):
+            raise UserError(f"{name}:1: the file looks like {kinds[0]}")
         try:
             line = raw.decode("utf-8").removesuffix("\n")
         except UnicodeDecodeError as error:
             where = f"byte 0x{raw[error.start]:02x} at offset {error.start} of the line"
             text = f"{name}:{number}: invalid UTF-8 ({where}): use iconv, or remove the line"
             raise UserError(text) from error
+        if ("\0" in line or "\x1b$" in line) and not returns_inside:
+            coding = "NUL, as in UTF-16" if "\0" in line else "ESC $, as in ISO-2022-JP"
+            raise UserError(f"{name}:{number}: {coding}: use iconv, or remove the line")
         if "\r" in line:
             line = line.rstrip("\r")
             if "\r" in line and not returns_inside:

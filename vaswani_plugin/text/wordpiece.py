@@ -28,7 +28,7 @@ from vaswani_plugin.files.lines import join_words
 from vaswani_plugin.text.raw_text import canonical
 
 MARK = "\u2581"  # stands for the space before a word
-_LINE_END = re.compile("[ \t\n\v\f\r\x1c-\x1f\x85\u2028\u2029]+")
+_LINE_END = re.compile("[ \0\t\n\v\f\r\x1b-\x1f\x85\u2028\u2029]+")
 
 
 def load(path: str | Path) -> SentencePieceProcessor:
@@ -52,8 +52,8 @@ def make_encoder(path: str | Path) -> Callable[[str], str]:
 def make_decoder(path: str | Path) -> Callable[[str], str]:
     """Returns the function from a line of pieces to one line of text.
 
-    A model can output any pieces: invalid UTF-8 becomes U+FFFD, a line end becomes a space, unknown
-    words stay.
+    A model can output any pieces: invalid UTF-8 becomes U+FFFD, a line end, NUL or ESC becomes a
+    space, unknown words stay.
     """
     model = load(path)
 
