@@ -108,7 +108,9 @@ def learn(
 def _train(paths: list[str], size: int, model_type: str, sample: int, names: dict) -> bytes:
     from sentencepiece import sentencepiece_model_pb2 as model_pb2  # applying does not need it
 
-    sentences = (line.translate(names) for line in _sentences(paths, sample))
+    sentences = _sentences(paths, sample)
+    if names:
+        sentences = (line.translate(names) for line in sentences)
     model = BytesIO()
     with tempfile.TemporaryDirectory() as folder:
         rules, back = Path(folder, "rules"), Path(folder, "back")
