@@ -759,7 +759,7 @@ Explorer(found)
 #
 # Write each function, then run its cell: the check says whether it is right. No answer takes more
 # than five lines. Some change an equation of the trained model: every module is looked up when it
-# is called, so that a new equation is in force at once, in training, loss and search.
+# is called, so that a new `forward` is in force at once, another function in the next model built.
 
 # %%
 CHECKS, UNDONE = {}, "not done yet"

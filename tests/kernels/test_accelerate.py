@@ -11,6 +11,7 @@ from vaswani_plugin.kernels import NAMES, accelerate, layers, matrix_library, pr
 from vaswani_plugin.kernels.attention import FEW_KEYS, fused_attention
 from vaswani_plugin.kernels.fused_loss import fused_projected_loss
 from vaswani_plugin.kernels.layers import FusedAddNorm, OneDNNLinear
+from vaswani_plugin.modules import attention, loss
 from vaswani_plugin.modules.attention import MultiHeadAttention, scaled_dot_product_attention
 from vaswani_plugin.modules.layers import AddNorm
 from vaswani_plugin.modules.loss import projected_loss
@@ -148,22 +149,25 @@ def test_what_computes_anything_else_is_left_alone(kind, caplog):
 
 
 def test_edited_functions_are_left_alone(monkeypatch, caplog):
-    """Eq. 1 and the projected loss."""
+    """Eq. 1, add & norm and the loss, edited for large numbers alone, after a proof."""
+    accelerate(make_model(0.1))
+    plain, smoothed = scaled_dot_product_attention, loss.label_smoothed_cross_entropy
 
-    def colder(query, key, value, mask=None, scale=None, *others):
-        return scaled_dot_product_attention(query, key, value, mask, 0.5 * (scale or 1), *others)
+    def capped(query, *given):
+        return plain(query.clamp(max=5), *given)
 
-    def longer(*given):
-        return projected_loss(*given)._replace(loss=2 * projected_loss(*given).loss)
+    def clamped(norm, x, y):
+        return norm.norm((x + F.dropout(y, norm.dropout, norm.training)).clamp(-8, 8))
 
-    monkeypatch.setattr(MultiHeadAttention, "attend", staticmethod(colder))
-    model = make_model()
-    model.projected_loss = longer
-    accelerate(model)
-    assert model.decoder.layers[0].cross_attention.attend is colder
-    assert model.projected_loss is longer
+    monkeypatch.setattr(attention, "scaled_dot_product_attention", capped)
+    monkeypatch.setattr(AddNorm, "forward", clamped)
+    limited = lambda x, *given: smoothed(x.clamp(max=8), *given)  # noqa: E731
+    monkeypatch.setattr(loss, "label_smoothed_cross_entropy", limited)
+    model = accelerate(make_model(0.1))
+    assert model.decoder.layers[0].cross_attention.attend is MultiHeadAttention.attend
+    assert model.projected_loss is projected_loss and FusedAddNorm not in kinds(model)
     said = {line.split(" does not")[0] for line in caplog.messages}
-    assert said == {"Eq. 1", "The projected loss"}
+    assert said == {"Eq. 1", "The projected loss", "AddNorm"}
 
 
 def test_hooks_are_left_alone():

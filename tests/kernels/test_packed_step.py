@@ -12,7 +12,7 @@ from model_factory import make_model, make_task, random_batch
 from reference_weights import shake
 from torch import nn
 
-from vaswani_plugin.kernels import packed_layers, proof, slots
+from vaswani_plugin.kernels import packed_layers, slots
 from vaswani_plugin.kernels.matrix_library import LEAST_ROWS, has_onednn
 from vaswani_plugin.kernels.packed import Packing
 from vaswani_plugin.kernels.packed_layers import FoldedMemory, PackedLinear, SourceMemory
@@ -240,6 +240,9 @@ def test_what_computes_anything_else_stays_as_it_is_written(generator, model, ca
     assert changed != plain
     assert "FeedForward, Gelu does not compute what" in caplog.text
     assert_is_the_forward_pass(model, changed)
+    methods = {"output_layer": lambda own, x: 0.25 * own.project(x)}
+    model.decoder.__class__ = type("Colder", (type(model.decoder),), methods)
+    assert_is_the_forward_pass(model, translate(generator))
 
 
 def only_the_latest_five(queries, keys, window=0, device=None):
@@ -257,25 +260,28 @@ def two_residuals(layer, x, memory, self_mask, memory_mask, is_causal, caches, *
 
 attention_causal_mask = attention.causal_mask
 EDITS = {
-    "a halved residual": (AddNorm, "forward", lambda norm, x, y: norm.norm(x + 0.5 * y)),
     "no LayerNorm": (AddNorm, "forward", lambda norm, x, y: x + y),
     "pre-norm's input": (AddNorm, "before", lambda norm, x: norm.norm(x)),
-    "doubled scores": (attention, "masked_softmax", lambda s, mask=None: SOFTMAX(2 * s, mask)),
     "a window": (attention, "causal_mask", only_the_latest_five),
     "positions from 1": (transformer, "position_ids", lambda *given: POSITION_IDS(*given) + 1),
     "no sqrt(d)": (Embedding, "forward", lambda own, y: nn.functional.embedding(y, own.weight)),
-    "colder": (Embedding, "project", lambda own, x: 2 * nn.functional.linear(x, own.weight)),
+    "relu6": (FeedForward, "forward", lambda own, x: own.w_2(nn.functional.relu6(own.w_1(x)))),
+    "a clamped sum": (AddNorm, "forward", lambda norm, x, y: norm.norm((x + y).clamp(-8, 8))),
+    "clamped logits": (Embedding, "project", lambda own, x: (x @ own.weight.T).clamp(max=8)),
+    "capped scores": (attention, "masked_softmax", lambda s, *m: SOFTMAX(s.clamp(max=5), *m)),
     "another composition": (DecoderLayer, "forward", two_residuals),
 }
 SOFTMAX, POSITION_IDS = attention.masked_softmax, transformer.position_ids
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-def test_an_edit_of_the_modules_reaches_the_search(generator, edit, monkeypatch):
-    plain = translate(generator)
-    monkeypatch.setattr(proof, "_proven", {})
+def test_an_edit_of_the_modules_reaches_the_search(model, edit, monkeypatch):
+    state = model.state_dict()
+    state["decoder.layers.0.feed_forward.w_1.weight"] *= 9
+    plain = fresh_translation(model)
     monkeypatch.setattr(*edit)
     model = search_setup.make_peaked_model(SYMBOLS)
+    model.load_state_dict(state)
     found = fresh_translation(model)
     assert found != plain
     assert_is_the_forward_pass(model, found)

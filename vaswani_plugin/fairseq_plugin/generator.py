@@ -94,8 +94,9 @@ class FairseqModel:
     def prepare(self) -> tuple[Start, bool]:
         decoder, packed = self.decoder, None
         is_hooked = decoder._forward_hooks or decoder._forward_pre_hooks
-        is_ours = type(decoder).forward is VaswaniDecoder.forward and "forward" not in vars(decoder)
-        if self._packing is not None and is_ours and not is_hooked:
+        kind, names = type(decoder), ("forward", "output_layer", "cache")  # what we call otherwise
+        is_ours = all(getattr(kind, n, None) is getattr(VaswaniDecoder, n) for n in names)
+        if self._packing is not None and is_ours and not (is_hooked or {*names} & {*vars(decoder)}):
             packed = self._packing.of(decoder, getattr(decoder, "weights_are_final", False))
 
         def start(sources: Sources, beam: int, with_attention: bool) -> Beams:

@@ -119,7 +119,7 @@ def applies_to(attention: MultiHeadAttention) -> bool:
 def _trial(attend: Callable[..., tuple[Tensor, Tensor | None]]) -> list[Tensor | None]:
     """Masks of all kinds, and dropout of the same weights; value and gradients, in float64."""
     options: Any = {"dtype": torch.float64, "device": "cpu"}
-    q, k, v = (torch.randn(2, 2, 5, width, **options) for width in (8, 8, 6))
+    q, k, v = (3 * torch.randn(2, 2, 5, width, **options) for width in (8, 8, 6))
     visible = torch.arange(5, device="cpu") < torch.tensor([[[[5]]], [[[3]]]], device="cpu")
     masks = (None, False), (visible, False), (None, True), (Window(1, 1, visible), False)
     cases: list[Any] = [(q, mask, None, causal, 0.0) for mask, causal in masks]

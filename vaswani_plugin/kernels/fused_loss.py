@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vaswani_plugin.kernels.layers import applies_to, product, takes_onednn
-from vaswani_plugin.kernels.proof import is_proven, with_gradients
+from vaswani_plugin.kernels.proof import LARGE, is_proven, with_gradients
 from vaswani_plugin.modules.loss import SmoothedLoss, projected_loss, smoothing_weights
 from vaswani_plugin.processor import runs_on_host
 
@@ -79,7 +79,7 @@ def fused_loss_of(model: Any) -> Callable[..., SmoothedLoss] | None:
     key = functions, weight.shape, weight.dtype, weight.device.type
 
     def features(project: Callable[[Tensor], Tensor]) -> list[Tensor | None]:
-        return [project(torch.randn(3, weight.size(1), device="cpu").to(weight))]
+        return [project(LARGE * torch.randn(3, weight.size(1), device="cpu").to(weight))]
 
     losses, file = (plain, fused_projected_loss), "fused_loss.py"
     is_equal = is_proven("The projected loss", plain, file, lambda: losses, _trial)
@@ -90,8 +90,8 @@ def fused_loss_of(model: Any) -> Callable[..., SmoothedLoss] | None:
 
 def _trial(compute: Callable[..., SmoothedLoss]) -> list[Tensor | None]:
     """Two losses of random tokens, some of which are padding, with the gradients."""
-    options: Any = {"dtype": torch.float64, "device": "cpu", "requires_grad": True}
-    inputs = [torch.randn(rows, 6, **options) for rows in (9, 23)]
+    options: Any = {"dtype": torch.float64, "device": "cpu"}
+    inputs = [(3 * torch.randn(rows, 6, **options)).requires_grad_() for rows in (9, 23)]
     target = torch.randint(0, 4, (9,), device="cpu")
     results: list[Tensor | None] = []
     for epsilon in (0.0, 0.1):

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from vaswani_plugin.kernels.packed_layers import KERNELS, packed
-from vaswani_plugin.kernels.proof import is_proven, options, structure, twin
+from vaswani_plugin.kernels.proof import LARGE, equations, is_proven, options, structure, twin
 from vaswani_plugin.kernels.slots import SlotCache
 from vaswani_plugin.modules.attention import past_mask
 from vaswani_plugin.modules.transformer import Cache, Decoder, DecoderOnly, Memory, Output
@@ -117,8 +117,7 @@ def proven_leaves(decoder: Decoder | DecoderOnly, kind: Hashable) -> Leaves | No
         return every
     if not are_proven((), type(decoder).__name__):
         return None
-    parts = [*decoder.modules()]
-    names = {leaf: {type(x).__name__ for x in parts if isinstance(x, leaf)} for leaf in every}
+    names = {k: {type(x).__name__ for x in decoder.modules() if isinstance(x, k)} for k in every}
     return tuple(x for x in every if are_proven((x,), ", ".join(sorted(names[x])) or None))
 
 
@@ -147,7 +146,7 @@ def _steps(plain: Any, decoder: Any) -> list[Tensor]:
             shape = hypotheses.shape[:2]
             if decoder is not None:
                 attention = beams.step(hypotheses[:, :, -1], chosen)
-                results += [beams.features, beams.logits(slice(None)), attention]
+                results += [beams.features, beams.project(LARGE * beams.features), attention]
             else:
                 rows = torch.arange(count, device=weight.device).repeat_interleave(shape[1])
                 arguments: Any = {"alignment_layer": len(plain.layers) - 1} if memory else {}
@@ -155,7 +154,7 @@ def _steps(plain: Any, decoder: Any) -> list[Tensor]:
                 output = read(hypotheses.flatten(0, 1), right_padded=True, **arguments)
                 features = output.features[:, -1].unflatten(0, shape)
                 weights = [x.mean(dim=1)[:, -1].unflatten(0, shape) for x in output.cross_weights]
-                results += [features, plain.project(features), *(weights or [None])]
+                results += [features, plain.project(LARGE * features), *(weights or [None])]
             chosen = parents[:count] if step else torch.zeros_like(parents[:count])
             past = hypotheses.gather(1, chosen[:, :, None].expand(-1, -1, step + 1))
             hypotheses = torch.cat((past, tokens[:count, :, step + 1, None]), dim=2)
@@ -182,7 +181,7 @@ class Packing:
             return None
         now, (parameters, before, packed_now) = [*decoder.parameters()], self._kept
         # PyTorch has no public name for the version, which autograd's own checks rely on.
-        states = options(decoder), *((p._version, p.data_ptr(), p.dtype) for p in now)
+        states = options(decoder), equations(), *((p._version, p.data_ptr(), p.dtype) for p in now)
         if not (final and states == before and all(map(is_, now, parameters))):
             leaves = proven_leaves(decoder, structure(decoder))
             packed_now = None if leaves is None else Packed(packed(decoder, leaves, {}))

@@ -199,7 +199,7 @@ class MultiHeadAttention(nn.Module):
     """
 
     attend: Callable[..., tuple[Tensor, Tensor | None]]
-    attend = staticmethod(scaled_dot_product_attention)
+    attend = staticmethod(lambda *arguments: scaled_dot_product_attention(*arguments))
 
     def __init__(
         self,
