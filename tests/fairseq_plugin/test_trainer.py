@@ -7,6 +7,7 @@ from unittest import mock
 import pytest
 import torch
 from fairseq_flags import training_config
+from model_factory import make_model
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import vaswani_plugin
@@ -45,6 +46,15 @@ def test_torchruns_workers_train_together_or_not(monkeypatch):
         monkeypatch.setenv(name, "2")
     with pytest.raises(SystemExit, match="error: each of torchrun's workers would train alone"):
         VaswaniTrainer(training_config("--arch", "vaswani_debug"))
+
+
+@pytest.mark.parametrize(("is_ours", "name"), [(True, "vaswani_transformer"), (False, "vaswani_x")])
+def test_an_unknown_row_is_saved_under_its_models_name_if_that_is_ours(is_ours, name):
+    model = make_model()
+    model.__class__ = type(model) if is_ours else type("Mine", (type(model),), {})
+    cfg = training_config("--arch", "vaswani_debug", "--cpu").copy()
+    cfg.model._name = "vaswani_x"
+    assert VaswaniTrainer(cfg, None, model, torch.nn.Module()).cfg.model._name == name
 
 
 def test_amp_on_a_cpu_casts_a_weight_once_an_update(monkeypatch):

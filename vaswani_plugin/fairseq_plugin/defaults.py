@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from fairseq.registry import REGISTRIES
 from omegaconf import DictConfig, OmegaConf
 
@@ -40,7 +41,7 @@ def values_of(task: str, model: str) -> dict[str, Any]:
     if task == LANGUAGE_MODELING:
         # Section 5.4: smoothing "hurts perplexity", which is how language models are measured.
         values[SMOOTHING] = 0.0
-    family = family_of(model)
+    family = family_of(ARCH_MODEL_NAME_REGISTRY.get(model, model))
     return values | dict(family.defaults if family else {})
 
 

@@ -25,6 +25,7 @@ from vaswani_plugin.fairseq_plugin.defaults import PAPER_VALUES, report
 from vaswani_plugin.fairseq_plugin.patches.distribution import is_under_torchrun
 from vaswani_plugin.inference.checkpoints import LANGUAGES, mismatches_explained, updates_of
 from vaswani_plugin.model.configuration import flag
+from vaswani_plugin.model.families import family_of
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +85,8 @@ class VaswaniTrainer(Trainer):
             if str(getattr(settings, "_name", None)).startswith("vaswani"):
                 check_settings(settings)
         super().__init__(cfg, *args)
+        if (family := vars(type(self._model)).get("family")) and not family_of(cfg.model._name):
+            cfg.model._name = family.model  # later nobody may know a user's row of our class
         self.preemption = preemption.REQUEST
         self.nonfinite = self.nonfinite_in_a_row = 0
         if getattr(cfg.lr_scheduler, "_name", None) == PAPER_VALUES["lr_scheduler"]:

@@ -112,16 +112,10 @@ def families() -> tuple[Family, ...]:
 
 
 def family_of(name: str) -> Family | None:
-    """Return the family of a name in a checkpoint: its model's own, or that of a row.
-
-    A row's name begins with its model's, or "vaswani_" alone. For other programs' names it is None.
-    """
-    known = {each.model: each for each in (TRANSLATOR, LANGUAGE_MODEL)} | ELSEWHERE
-    models = [model for model in known if name.startswith(model)]
-    if not models and not name.startswith("vaswani_"):
-        return None
-    record = known[max(models, key=len, default=TRANSFORMER)]
-    return resolve_name(record) if isinstance(record, str) else record
+    """Return the family of a name in a checkpoint, a model's or a row's; None for any other."""
+    models = {each.model: each for each in reversed(families())}
+    known = {row.name: each.model for each in families() for row in each.rows}
+    return models.get(known.get(name, name))
 
 
 def row_of(arch: str) -> "tuple[Family, Architecture]":
