@@ -115,6 +115,9 @@ def test_types_by_their_names(folder):
     for wrong in ("bfloat", "int8", torch.int8):
         with pytest.raises(UserError, match="'b?(float|int8)', which is no type of weights"):
             Parser.from_pretrained(folder, dtype=wrong)
+    for absent in ("gpu", "meta", "cuda:99"):
+        with pytest.raises(UserError, match=f"device is '{absent}', which can't compute here: giv"):
+            Parser.from_pretrained(folder, device=absent)
 
 
 @ancestors

@@ -34,7 +34,7 @@ from vaswani_plugin.inference.language_model_scores import (
     windows,
 )
 from vaswani_plugin.inference.runner import Batches, one_or_many, progress_bar, run, seed_of
-from vaswani_plugin.inference.search_engine import dtype_of, use_threads
+from vaswani_plugin.inference.search_engine import moved, use_threads
 from vaswani_plugin.metrics.perplexity import result
 from vaswani_plugin.metrics.token_stream import count_represented, number_by
 from vaswani_plugin.search.options import Keywords, Options, SearchOptions, takes_options
@@ -86,7 +86,7 @@ class LanguageModel(Pretrained):
     @classmethod
     def of_bundle(cls, bundle: Bundle, device: Any, dtype: Any, threads: int | None) -> Self:
         loaded = bundle.load_model()
-        loaded.model.to(device=device, dtype=dtype_of(dtype))
+        moved(loaded.model, device, dtype)
         return cls(loaded, bundle.pipeline, threads)
 
     @property

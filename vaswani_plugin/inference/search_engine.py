@@ -146,15 +146,17 @@ def projected_log_probabilities(
     return torch.cat(log_p)
 
 
-def dtype_of(dtype: str | torch.dtype | None) -> torch.dtype | None:
-    """PyTorch's type of a name, such as "bfloat16"; a type, and None, is returned as it is."""
-    if dtype is None:
-        return None
+def moved(model: Any, device: str | torch.device, dtype: str | torch.dtype | None) -> Any:
+    """Move a model to a device and a type, such as "bfloat16", which it gets; None: its own."""
+    try:
+        torch.zeros(1, device=device).item()
+    except (AssertionError, RuntimeError) as error:
+        raise UserError(f"device is {str(device)!r}, which can't compute here: give cpu") from error
     name = str(dtype).removeprefix("torch.")
-    precision = getattr(torch, name, None)
-    if not isinstance(precision, torch.dtype) or not precision.is_floating_point:
+    known = getattr(torch, name, None)
+    if dtype is not None and not (isinstance(known, torch.dtype) and known.is_floating_point):
         raise UserError(f"dtype is {name!r}, which is no type of weights: give float16")
-    return precision
+    return model.to(device=device, dtype=dtype and known)
 
 
 class TorchEngine(SearchEngine):
@@ -167,7 +169,7 @@ class TorchEngine(SearchEngine):
         dtype: str | torch.dtype | None = None,
         threads: int | None = None,
     ) -> None:
-        self.model = loaded.model.to(device=device, dtype=dtype_of(dtype))
+        self.model = moved(loaded.model, device, dtype)
         models = [loaded.family.searched(self.model)]
         super().__init__(models, loaded.source, loaded.target, torch.device(device), threads)
 

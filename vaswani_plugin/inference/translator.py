@@ -317,7 +317,7 @@ class Translator(Pretrained):
         """The attention weights of every layer and head (section 3.2.3).
 
         Args:
-            source: text.
+            source: one sentence; unlike `translate` and `score` this splits no text.
             target: its translation as text; None: the best translation of the search.
 
         Raises:
