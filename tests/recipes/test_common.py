@@ -184,7 +184,6 @@ def test_mistaken_options_are_one_line(recipe, args, part):
         ("own_text", ("--train", "a.de", "a.en", "--init-from", "."), "no model of de-en: give "),
         ("own_text", ("--train", "a.en", "a.de", "--init-from", "x"), "with its model.pt"),
         ("own_text", ("--train", "a.src", "a.tgt"), "--pair : give two different languages"),
-        ("own_text", ("--train", "a.tsv", "--test", "a.en"), "--pair : give two different lang"),
         ("own_text", ("--train", "a.de", "a.en", "--", "--save-dir=x"), "recipe saves in --work"),
         ("own_text", ("--train", "a.de", "a.en", "--", "--max-epoch", 3), "give --max-update"),
         ("own_text", ("--train", "a.de", "a.en", "--", "-sen"), "-s: this recipe's dir"),
@@ -192,7 +191,7 @@ def test_mistaken_options_are_one_line(recipe, args, part):
     ],
 )
 def test_what_would_train_otherwise_is_refused(name, args, part, tmp_path):
-    for file in (*("a.de", "a.en", "a.src", "a.tgt", "a.tsv"), "sentencepiece.model", "model.pt"):
+    for file in (*("a.de", "a.en", "a.src", "a.tgt"), "sentencepiece.model", "model.pt"):
         (tmp_path / file).touch()
     pair = {"source_language": "en", "target_language": "de"}
     (tmp_path / "preprocessing.json").write_text(json.dumps(pair))
