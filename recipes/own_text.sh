@@ -71,7 +71,7 @@ step binarize binarize "$work/pieces" --dictionary "$dictionary"
 if [[ -z $dry_run ]] && ((tokens == 512)) && { ((nodes > 1)) || ! awk 'NF > 510 { exit 1 }' "$work/pieces"/*.*; }; then tokens=1024 batches=2; fi
 in_all=$batches batches=$((workers < batches ? batches / workers : 1))
 ((workers * batches == in_all)) || say "an update has $((workers * batches)) batches of $tokens tokens, not $in_all: --gpus 1, 2 or 4 keep them"
-training+=(--max-tokens "$tokens" --update-freq "$batches" --update-epoch-batch-itr True) # other batches in each epoch
+training+=(--max-tokens "$tokens" --update-freq "$batches" --update-epoch-batch-itr True --num-workers 0) # other batches in each epoch
 bleu=sentencepiece # undone for BLEU, but where text has no spaces between words
 if [[ -z $dry_run ]] && (($(grep -c '[^ ] [^ ]' "$work/raw/train.$target") * 2 < pairs)); then bleu=--eval-tokenized-bleu; fi
 step train train "${training[@]}" --eval-bleu-sentences 500 --eval-bleu-remove-bpe $bleu \
