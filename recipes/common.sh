@@ -83,7 +83,6 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
     [[ $_name == "${family-}"* && (-n ${family-} || ! $_name =~ ^vaswani_(lm|parser)) ]] || die "--arch $_name: of another task than this recipe's"
   done
   if [[ -n ${pair+x} && " ${extra[*]-} " =~ \ (-[st]|--(source|target)-lang) ]]; then die "${BASH_REMATCH[1]}: this recipe's direction is that of --pair"; fi
-  [[ ! " ${extra[*]-} " =~ \ (--save-dir|--no-save)[=\ ] ]] || die "${BASH_REMATCH[1]}: this recipe saves in --work"
   if [[ -n $data ]]; then data=$(cd -- "$data" && pwd -P); fi
   if [[ $work != /* ]]; then work=$PWD/$work; fi
   for _name in ${paths-}; do # in another folder the same name is another file

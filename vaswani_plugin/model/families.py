@@ -113,6 +113,8 @@ def families() -> tuple[Family, ...]:
 
 def family_of(name: str) -> Family | None:
     """Return the family of a name in a checkpoint, a model's or a row's; None for any other."""
+    if name == TRANSLATOR.model:  # without importing other rooms
+        return TRANSLATOR
     models = {each.model: each for each in reversed(families())}
     known = {row.name: each.model for each in families() for row in each.rows}
     return models.get(known.get(name, name))

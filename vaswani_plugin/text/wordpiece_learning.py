@@ -108,9 +108,7 @@ def learn(
 def _train(paths: list[str], size: int, model_type: str, sample: int, names: dict) -> bytes:
     from sentencepiece import sentencepiece_model_pb2 as model_pb2  # applying does not need it
 
-    sentences = _sentences(paths, sample)
-    if names:
-        sentences = (line.translate(names) for line in sentences)
+    sentences = (x.translate(names) if names else x for x in _sentences(paths, sample))
     model = BytesIO()
     with tempfile.TemporaryDirectory() as folder:
         rules, back = Path(folder, "rules"), Path(folder, "back")
