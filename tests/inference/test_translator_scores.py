@@ -27,7 +27,7 @@ PAIRS = [
 UNUSED = {"fairseq", "torch._dynamo", "ctranslate2", "onnxruntime", "starlette", "matplotlib"}
 UNUSED |= {"jinja2", "safetensors"}
 OURS = "serving figures export fairseq_plugin inference.completion text.trees text.coding"
-OURS += " ancestors modules.parser model.architectures inference.attention kernels.fused_loss"
+OURS += " ancestors modules.parser inference.attention kernels.fused_loss"
 OURS += " search.well_formed search.text_model kernels.layers"
 UNUSED |= {f"vaswani_plugin.{name}" for name in OURS.split()}
 """What a translation does not import."""

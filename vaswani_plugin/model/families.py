@@ -7,6 +7,7 @@ costs nothing to read. The records of other rooms stand there; here is where the
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -113,11 +114,11 @@ def families() -> tuple[Family, ...]:
 
 def family_of(name: str) -> Family | None:
     """Return the family of a name in a checkpoint, a model's or a row's; None for any other."""
-    if name == TRANSLATOR.model:  # without importing other rooms
-        return TRANSLATOR
-    models = {each.model: each for each in reversed(families())}
-    known = {row.name: each.model for each in families() for row in each.rows}
-    return models.get(known.get(name, name))
+    elsewhere = map(resolve_name, ELSEWHERE.values())  # imported only if the name is not here
+    for each in chain((TRANSLATOR, PARSER, LANGUAGE_MODEL), elsewhere):
+        if name == each.model or name in {row.name for row in each.rows}:
+            return TRANSLATOR if each is PARSER else each
+    return None
 
 
 def row_of(arch: str) -> "tuple[Family, Architecture]":

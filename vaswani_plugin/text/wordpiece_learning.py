@@ -90,8 +90,7 @@ def learn(
     model_type = "bpe" if kind == "likelihood" else kind
     counts = Counter(chain.from_iterable("".join(x.split()) for x in _sentences(paths, sample)))
     rare = counts.most_common()[max(0, size - 260) // 2 :]
-    # sentencepiece's own coverage is at least 0.98. It learns no piece across such a name.
-    names = {ord(letter): "<unk>" for letter, _ in rare}
+    names = {ord(x): "<unk>" for x, _ in rare}  # sentencepiece learns no piece across it
     try:
         model = _train(paths, size, model_type, sample, names)
     except RuntimeError as error:
