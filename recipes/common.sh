@@ -167,7 +167,7 @@ attempt() { # COMMAND...: in a process group of its own, so that a signal reache
 }
 
 step() { # NAME COMMAND...: does it once
-  local name=$1 stamp=$work/.steps/$1 key before file sum size
+  local name=$1 stamp=$work/.steps/$1 key file sum size
   log=$work/logs/$name$(if ((node_rank)); then echo ".node$node_rank"; fi).log
   shift
   if ((node_rank > 0)) && { [[ -n $finish ]] || ! is_training "$name"; }; then return; fi
@@ -183,8 +183,7 @@ step() { # NAME COMMAND...: does it once
   for file in "$work WORK" "$root ROOT"; do key=${key//"$(printf %q "${file% *}")"/${file##* }}; done
   if [[ -n $again ]]; then rm -f "$stamp" "$stamp.begun"; fi
   for file in "$stamp" "$stamp.begun"; do
-    [[ ! -f $file ]] || before=$(<"$file")
-    [[ ! -f $file || ${before%%train () *} == "$key" ]] ||
+    [[ ! -f $file || "$(<"$file")" == "$key" ]] ||
       die "step $name was done by another command in $work: give another --work, or --from $name"
   done
   if [[ -n $finish && ! -f $stamp ]] && is_training "$name"; then

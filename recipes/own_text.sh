@@ -41,12 +41,12 @@ for name in train valid test; do
 done
 languages "${pair:-$(sed 's/\.gz$//; s/.*[./]//' <<<"$train" | grep -vxE 'src|tgt|trg|txt|tsv|csv' | paste -sd- - || true)}"
 [[ -z $init_from || (-f $init_from/sentencepiece.model && -f $init_from/model.pt) ]] || die "--init-from $init_from: no bundle of this recipe (its WORK/model), with its model.pt"
-[[ -z $init_from || $(grep -oE "\"(source_language\": \"$source|target_language\": \"$target)\"" "$init_from/preprocessing.json" | wc -l) -eq 2 ]] ||
+[[ -z $init_from || $(grep -soE "\"(source_language\": \"$source|target_language\": \"$target)\"" "$init_from/preprocessing.json" | wc -l) -eq 2 ]] ||
   die "--init-from $init_from: no model of $pair: give --train the files in its order, or name its languages by --pair"
 step clean python "$prep/own_text.py" --pair "$pair" "${files[@]}" ${columns:+--columns "$columns"} --output "$work/raw" --report "$work/corpus.json"
 if [[ -n $dry_run ]]; then pairs=0; else pairs=$(wc -l <"$work/raw/train.$source"); fi
 if ((pairs <= 10000)); then
-  pieces=8000 tokens=512 batches=4 interval=250 training=(--arch vaswani_tiny --dropout .3 --warmup-updates 400 --lr-factor .5657 --max-update 5000)
+  pieces=8000 tokens=512 batches=4 interval=250 training=(--arch vaswani_tiny --dropout .3 --warmup-updates 400 --lr-factor .5657 --max-update 5000 --num-workers 0) # workers would begin anew in each short epoch
 elif ((pairs <= 100000)); then
   pieces=8000 tokens=1024 batches=4 interval=250 training=(--arch vaswani_tiny --dropout .3 --warmup-updates 1000 --lr-factor 1.2649 --max-update 20000)
 elif ((pairs <= 1000000)); then
@@ -71,7 +71,7 @@ step binarize binarize "$work/pieces" --dictionary "$dictionary"
 if [[ -z $dry_run ]] && ((tokens == 512)) && { ((nodes > 1)) || ! awk 'NF > 510 { exit 1 }' "$work/pieces"/*.*; }; then tokens=1024 batches=2; fi
 in_all=$batches batches=$((workers < batches ? batches / workers : 1))
 ((workers * batches == in_all)) || say "an update has $((workers * batches)) batches of $tokens tokens, not $in_all: --gpus 1, 2 or 4 keep them"
-training+=(--max-tokens "$tokens" --update-freq "$batches" --update-epoch-batch-itr True --num-workers 0) # other batches in each epoch
+training+=(--max-tokens "$tokens" --update-freq "$batches" --update-epoch-batch-itr True) # other batches in each epoch
 bleu=sentencepiece # undone for BLEU, but where text has no spaces between words
 if [[ -z $dry_run ]] && (($(grep -c '[^ ] [^ ]' "$work/raw/train.$target") * 2 < pairs)); then bleu=--eval-tokenized-bleu; fi
 step train train "${training[@]}" --eval-bleu-sentences 500 --eval-bleu-remove-bpe $bleu \

@@ -109,7 +109,7 @@ def test_the_bundles_beam_and_the_papers_penalty(parser):
         assert parse.score == pytest.approx(expected, rel=1e-5)
 
 
-def test_types_by_their_names(folder):
+def test_types_and_devices_by_their_names(folder):
     rough = Parser.from_pretrained(folder, dtype="bfloat16")
     assert {weight.dtype for weight in rough.engine.model.parameters()} == {torch.bfloat16}
     for wrong in ("bfloat", "int8", torch.int8):

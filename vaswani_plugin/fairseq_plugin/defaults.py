@@ -63,7 +63,7 @@ def install() -> None:
 
 def task_of(arch: str) -> str | None:
     """Return the task that trains an architecture; None if it is not one of ours."""
-    named = reversed(families())  # of a name that two tasks share, the first one
+    named = reversed([*families()])  # of a name that two tasks share, the first one
     tasks = {name: f.task for f in named for name in (f.model, *(row.name for row in f.rows))}
     return tasks.get(arch)
 

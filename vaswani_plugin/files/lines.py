@@ -19,8 +19,8 @@ from typing import IO, Any
 
 from vaswani_plugin.errors import UserError
 
-_BEGINS = {b"\x1f\x8b": "gzip: name it .gz", b"\xfd7z": "xz: unpack it", b"PK\3\4": "zip: unzip it"}
-_BEGINS |= dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), "UTF-16: use iconv -f UTF-16 -t UTF-8")
+_CODINGS = {b"\x1f\x8b": "gzip: name it .gz", b"\xfd7z": "xz: unxz it", b"PK\3\4": "zip: unzip it"}
+_CODINGS |= dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), "UTF-16: use iconv -f UTF-16 -t UTF-8")
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def decode_lines(
     program's log has them), gives the file's `name` and the line, of which `first` is the first.
     """
     for number, raw in enumerate(stream, start=first):
-        if number == 1 and (kinds := [kind for x, kind in _BEGINS.items() if raw.startswith(x)]):
+        if number == 1 and (kinds := [kind for x, kind in _CODINGS.items() if raw.startswith(x)]):
             raise UserError(f"{name}:1: the file looks like {kinds[0]}")
         try:
             line = raw.decode("utf-8").removesuffix("\n")

@@ -171,7 +171,7 @@ def _trial(leaf: nn.Module) -> list[Tensor | None]:
     count = 2 if isinstance(leaf, AddNorm) else 1
     options: Any = {"dtype": like.dtype, "device": "cpu", "requires_grad": True}
     inputs = [torch.randn(2, 16, like.size(-1), **options) for _ in range(count)]
-    inputs[0][1] *= 8  # as large as `proof.LARGE`
+    inputs[0][1] *= 8  # an edit may change large values alone
     with nullcontext() if isinstance(leaf, Replacement) else SameDropout():
         return with_gradients(leaf, inputs, [*leaf.parameters()])
 

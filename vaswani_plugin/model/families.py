@@ -5,9 +5,8 @@ FLOPs and `vaswani archs`. What needs PyTorch is a dotted name, "module:attribut
 costs nothing to read. The records of other rooms stand there; here is where they are found.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from itertools import chain
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -107,15 +106,15 @@ ELSEWHERE = {
 """Records of other rooms, by the registered names of their models."""
 
 
-def families() -> tuple[Family, ...]:
-    """Return all records, the paper's first."""
-    return (TRANSLATOR, PARSER, LANGUAGE_MODEL, *map(resolve_name, ELSEWHERE.values()))
+def families() -> Iterator[Family]:
+    """Yield all records, the paper's first; other rooms are imported when it comes to them."""
+    yield from (TRANSLATOR, PARSER, LANGUAGE_MODEL)
+    yield from map(resolve_name, ELSEWHERE.values())
 
 
 def family_of(name: str) -> Family | None:
     """Return the family of a name in a checkpoint, a model's or a row's; None for any other."""
-    elsewhere = map(resolve_name, ELSEWHERE.values())  # imported only if the name is not here
-    for each in chain((TRANSLATOR, PARSER, LANGUAGE_MODEL), elsewhere):
+    for each in families():
         if name == each.model or name in {row.name for row in each.rows}:
             return TRANSLATOR if each is PARSER else each
     return None

@@ -199,7 +199,8 @@ class MultiHeadAttention(nn.Module):
     """
 
     attend: Callable[..., tuple[Tensor, Tensor | None]]
-    attend = staticmethod(lambda *arguments: scaled_dot_product_attention(*arguments))
+    # By its name, so that a function put in its place is taken.
+    attend = staticmethod(lambda *inputs: scaled_dot_product_attention(*inputs))
 
     def __init__(
         self,

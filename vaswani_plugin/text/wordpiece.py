@@ -28,7 +28,7 @@ from vaswani_plugin.files.lines import join_words
 from vaswani_plugin.text.raw_text import canonical
 
 MARK = "\u2581"  # stands for the space before a word
-_LINE_END = re.compile("[ \0\t\n\v\f\r\x1b-\x1f\x85\u2028\u2029]+")
+_BLANKED = re.compile("[ \0\t\n\v\f\r\x1b-\x1f\x85\u2028\u2029]+")
 
 
 def load(path: str | Path) -> SentencePieceProcessor:
@@ -65,7 +65,7 @@ def make_decoder(path: str | Path) -> Callable[[str], str]:
         text = model.decode(pieces)
         if MARK in text:  # of the text itself, or of a piece that the model lacks
             text = model.decode(list(map(whole, pieces)))
-        return _LINE_END.sub(" ", text).strip(" ")
+        return _BLANKED.sub(" ", text).strip(" ")
 
     return decode_line
 
