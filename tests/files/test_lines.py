@@ -63,7 +63,7 @@ def test_every_reader_gives_the_same_lines_or_the_same_error(tmp_path_factory, c
 
 
 def test_other_codings_are_named():
-    others = {"gzip: name": gzip.compress(b"x"), "xz: unp": b"\xfd7zXZ\0", "zip": b"PK\3\4\n"}
+    others = {"gzip: name": gzip.compress(b"x"), "xz: unxz": b"\xfd7zXZ\0", "zip": b"PK\3\4\n"}
     others |= {f"{name}: use iconv": "あa".encode(name) for name in ("UTF-16", "ISO-2022-JP")}
     for kind, content in (*others.items(), ("NUL, as in UTF-16: use", "あa".encode("UTF-16LE"))):
         with pytest.raises(UserError, match=f"x:1: .*{kind}"):
