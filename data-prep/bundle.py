@@ -49,7 +49,9 @@ from vaswani_plugin.text.languages import languages_of, two_languages
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.raw_text import punctuation_stands
 from vaswani_plugin.text.settings import (
+    CONFIG,
     MODEL,
+    SAFETENSORS,
     SETTINGS,
     AnySettings,
     Settings,
@@ -191,6 +193,8 @@ def make_bundle(model: Path, data_bin: Path, settings: AnySettings, output: Path
         elif not (copied.exists() and copied.samefile(path)):
             with open_binary(path) as stream, write_bytes_atomically(copied) as copy:
                 shutil.copyfileobj(stream, copy)
+    for name in (SAFETENSORS, CONFIG):  # of `vaswani card`, of the model before
+        (output / name).unlink(missing_ok=True)
     write_lines(output / SETTINGS, [replace(settings, **names).to_json()])
     return [*files, SETTINGS]
 

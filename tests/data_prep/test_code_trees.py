@@ -92,7 +92,7 @@ def test_every_tree_comes_back(run, tags, flags):
     assert pipeline.encode("  \t ") == ""
     written = ["The", "-LRB-dog-RRB-", "10\u2423a0;000"]
     encode = make_word_coding("bpe", str(output / "codes"))
-    assert pipeline.encode(" The\t(dog) 10\u00a0000 ") == encode(written)
+    assert pipeline.encode(" The\t(dog)\u2009 \xa0 10\u00a0000 ") == encode(written)
 
 
 def test_whole_words(run):

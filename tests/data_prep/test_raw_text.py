@@ -165,9 +165,10 @@ def test_a_table_whose_fields_hold_line_breaks(tmp_path):
     path.write_bytes(text.encode())
     (found,) = read_csv(str(path))
     assert found == Example(['He said: "Go."', "Then he went."], ["One .\nTwo ."])
-    missing, head = "2: no article or no highlights.*are id, ", "id,article,highlights\n"
-    faults = {"id,text\n1,a\n": missing, f"{head}1,a\n": missing, f'{head}1,"a': "2: unexpec"}
-    for text, fault in (faults | {f'{head}1,a,b\n2,"b"c",d\n': "3: ',' expected after"}).items():
+    missing, head = "2: no article, no highlights.*are id, ", "id,article,highlights\n"
+    faults = dict.fromkeys(("id,text\n1,a\n", f"{head}1,a\n", f"{head}1,a,b,c\n"), missing)
+    faults |= {f'{head}1,"a': "2: unexpec", f'{head}1,a,b\n2,"b"c",d\n': "3: ',' expected after"}
+    for text, fault in faults.items():
         path.write_text(text)
         with pytest.raises(UserError, match=f"test.csv:{fault}"):
             list(read_csv(str(path)))

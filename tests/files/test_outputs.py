@@ -42,6 +42,7 @@ def test_a_pipe_or_device_is_written_to_and_never_replaced(tmp_path):
     assert os.read(reader, 100) == b"line\nanother\n"
     os.close(reader)
     assert (tmp_path / "fifo").is_fifo()
+    outputs.check_outputs("--clean", [os.devnull, os.devnull], [])
     out, into = os.pipe()
     with outputs.open_output(Path(f"/dev/fd/{into}")) as write:
         write(["a"])

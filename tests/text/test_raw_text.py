@@ -12,7 +12,9 @@ from vaswani_plugin.text.raw_text import join_sentences, remove_invisible, split
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 SCOTLAND = "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f"
 REMOVED = "\ufeffThe doctor sleeps.|a\u200bb\u2060c\ufeffd|don\u00adkey|a\0b\x07c\x9dd"
-REMOVED += "|\u202aabc\u202c \u200edef|doc\u200dtor \u200ccat|\u4f60\u200d\u597d\u200b|\u200d\u0915"
+REMOVED += (
+    "|\u202aabc\u202c\u061c \u200edef|doc\u200dtor \u200ccat|\u4f60\u200d\u597d\u200b|\u200d\u0915"
+)
 REMOVED += "|x\U000e0067\U000e007fy|a\ufdd0b\uffff"
 LEFT = "The doctor sleeps.|abcd|donkey|abcd|abc def|doctor cat|\u4f60\u597d|\u0915|xy|ab"
 CASES = list(zip(REMOVED.split("|"), LEFT.split("|"), strict=True))
@@ -87,7 +89,8 @@ def test_sentences_are_cut_and_are_the_text_together():
     ):
         found = split_sentences(text, "zh" if text[0] == "他" else "en")
         assert found == wanted and "".join(found) == text
-    long = [f"Number {n} sleeps near the sea. " for n in range(2000)]
+    long = ["word " * 2000 + "\u2013 end. "]  # longer than what is cut at once
+    long += [f"Number {n} sleeps near the sea. " for n in range(2000)]
     assert split_sentences("".join(long), "en") == long
     assert [join_sentences(["a.", "", "b."], code) for code in ("de", "th")] == ["a. b."] * 2
     assert join_sentences(["a。", "b。"], "zh") == "a。b。"

@@ -33,7 +33,7 @@ def check_outputs(
     for path in (path for path in outputs if path):
         if os.path.isdir(path):
             raise UserError(f"{flag}: {path} is a folder; name a file in it")
-        if os.path.realpath(path) in taken:
+        if os.path.realpath(path) in taken - {os.devnull}:
             raise UserError(f"{flag}: {path} is an input or another output, and would be lost")
         taken.add(os.path.realpath(path))
 

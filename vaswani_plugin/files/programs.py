@@ -28,7 +28,7 @@ def exit_code(main: Callable[[], None], name: str) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal keeps its encoding
         if sys.stdout.isatty():
             sys.stdout.reconfigure(errors="backslashreplace")
-        elif sys.stdout.encoding.lower() != "utf-8":
+        else:
             sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         try:

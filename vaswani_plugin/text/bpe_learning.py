@@ -106,8 +106,7 @@ def learn(
         for learned, pair in enumerate(shown, start=1):  # noqa: B007
             write(" ".join(pair))
         if not learned:
-            files = ", ".join(paths)
-            raise UserError(f"{files}: no pair comes {min_frequency} times: give more text")
+            raise UserError(f"no pair comes {min_frequency} times: give more text")
     return learned
 
 

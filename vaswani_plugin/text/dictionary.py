@@ -78,10 +78,8 @@ class Dictionary:
 
 def plain_units(units: str) -> str:
     """Units of text, of which none is a special symbol: such a one becomes <unk>."""
-    if not any(symbol in units for symbol in SPECIAL_SYMBOLS):
-        return units
     unknown = SPECIAL_SYMBOLS[UNK]
-    return " ".join(unknown if unit in SPECIAL_SYMBOLS else unit for unit in units.split(" "))
+    return " ".join(unknown if unit in SPECIAL_SYMBOLS else unit for unit in units.split())
 
 
 def digest_of(symbols: list[str]) -> str:

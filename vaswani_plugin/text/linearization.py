@@ -133,12 +133,12 @@ def restore(symbols: Iterable[str], words: Sequence[str]) -> Tree:
 def words_of(line: str) -> list[str]:
     """Splits a tokenized line into words as treebanks write them: ( is -LRB-.
 
-    A word may hold white space in the form that `escape_space` gives it. A no-break space is part
-    of its word, as in treebanks.
+    A word may hold white space in the form that `escape_space` gives it. A no-break space inside
+    is part of its word, as in treebanks.
     """
-    blanks = " \t\n\v\f\r"  # where a tree's text is split; nothing else is no word
-    words = (unescape_space(escape_brackets(w)) for w in re.split(f"[{blanks}]", canonical(line)))
-    return [escape_space(word) for word in words if word.strip(blanks)]
+    units = re.split("[ \t\n\v\f\r]", canonical(line))  # where a tree's text is split
+    words = (unescape_space(escape_brackets(unit)).strip() for unit in units)
+    return [escape_space(word) for word in words if word]
 
 
 def make_word_coding(coding: str, codes: str | None) -> Callable[[Sequence[str]], str]:

@@ -25,7 +25,8 @@ _DIRECTIONS = "\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069"
 _TAGS = "\U000e0020-\U000e007f"  # of flags such as that of Scotland
 _ARABIC_FORMS = "\ufb50-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc"
 _RIGHT_TO_LEFT = (
-    "\u0590-\u08ff\ufb1d-\ufb4f\U00010800-\U00010fff\U0001e800-\U0001efff" + _ARABIC_FORMS
+    "\u0590-\u061b\u061d-\u08ff\ufb1d-\ufb4f\U00010800-\U00010fff\U0001e800-\U0001efff"
+    + _ARABIC_FORMS
 )
 # Arabic, Syriac, N'Ko, Mongolian, the scripts of India, Sinhala, Tibetan, Burmese, Khmer, Javanese.
 _JOINING = (
@@ -117,23 +118,25 @@ def split_sentences(text: str, language: str) -> list[str]:
     import sentencex  # only where it is needed: most lines are one sentence
 
     base = base_language(language)
-    has_ordinals = base not in _WITHOUT_ORDINALS
+    rules = (_NO_END,) if base in _WITHOUT_ORDINALS else (_NO_END, _ORDINAL)
     plain = re.sub(r"\s", " ", text)  # sentencex 1.0 fails at blanks that take several bytes
     sentences: list[str] = []
-    start = 0
+    start, is_open = 0, False  # whether a sentence is longer than a block
     while start < len(text):
         parts = sentencex.segment(base, plain[start : start + _BLOCK])
-        if start + _BLOCK < len(text) and len(parts) > 1:
+        if is_cut := start + _BLOCK < len(text) and len(parts) > 1:
             parts.pop()  # it may go on in the next block
         for part in parts:
             sentence = text[start : start + len(part)]
             start += len(part)
             last = sentences[-1] if sentences else ""
-            goes_on = _NO_END(last) or (has_ordinals and _ORDINAL(last))
+            goes_on = is_open or any(rule(last[-100:]) for rule in rules)
+            is_open = False
             if last and (goes_on or not (has_words(sentence) and has_words(last))):
                 sentences[-1] += sentence
             else:
                 sentences.append(sentence)
+        is_open = not is_cut
     return sentences
 
 

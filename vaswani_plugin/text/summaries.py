@@ -72,9 +72,9 @@ def read_csv(path: str) -> Iterator[Example]:
     try:
         for row in rows:
             article, highlights = row.get("article"), row.get("highlights")
-            if article is None or highlights is None:
+            if article is None or highlights is None or None in row:
                 columns = f"the table's columns are {', '.join(rows.fieldnames or [])}"
-                fault = f"no article or no highlights here; {columns}"
+                fault = f"no article, no highlights, or a field too many here; {columns}"
                 raise UserError(f"{path}:{rows.line_num}: {fault}")
             yield _cleaned(split_at_stops(article), [highlights])
     except csv.Error as error:  # of a row that begins after line_num
