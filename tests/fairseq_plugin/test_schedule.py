@@ -115,6 +115,8 @@ def test_a_resumed_halving_goes_on_exactly(stop):
     rates = [resumed.step_update(k) for k in range(stop, epoch * 100)]
     assert rates == expected[stop : epoch * 100]
     resumed.step_update(epoch * 100)
+    resumed.step_begin_epoch(1)  # as after --reset-dataloader
+    assert resumed.step_update(epoch * 100) == 0.7
     rest = train(resumed, 8, 100, first=epoch + 1)
     assert rest == expected[epoch * 100 :]
 

@@ -31,6 +31,7 @@ def transformer(b: int, s: int, t: int, v: int, d_k=64, d_v=64) -> int:
 @pytest.mark.parametrize("shape", [(1, 10, 20), (3, 7, 5)])
 def test_a_transformer_by_hand(shape):
     assert count("vaswani_base", shape, 40_960) == transformer(*shape, 40_960)
+    assert count("vaswani_parser_tiny", shape, 999) == count("vaswani_parser_tiny", shape, 128)
     assert count("vaswani_b_dk16", shape) == transformer(*shape, 100, d_k=16, d_v=64)
 
 

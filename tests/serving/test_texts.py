@@ -85,7 +85,8 @@ def test_what_is_wrong_is_said_in_the_words_of_libretranslate(fields, status, me
     assert (refused.value.status_code, refused.value.detail) == (status, message)
 
 
-def test_an_undetected_language():
+def test_a_language_and_an_undetected_one():
+    assert Languages("pt-BR", "hsb").listed()[0]["name"] == "Portuguese (Brazil)"
     undetected = {"confidence": 0.0, "language": "en"}
     for q, translated, detected in (("a", "A", undetected), (["a"], ["A"], [undetected])):
         expected = {"translatedText": translated, "detectedLanguage": detected}

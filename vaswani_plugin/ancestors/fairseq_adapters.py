@@ -57,7 +57,6 @@ class LSTMDecoder(recurrent.TargetReader, _common.CausalDecoder):
         encoder_out: EncoderOut,
         incremental_state: IncrementalState | None = None,
         features_only: bool = False,
-        src_lengths: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """See `VaswaniDecoder.forward`; after a cached state, only the last token is read."""
         cache = (incremental_state or {}).get(CACHE)
@@ -118,9 +117,9 @@ class OneLayerDecoder(OneLayerLanguageModel, TextDecoder):
     """`one_layer.OneLayerLanguageModel` as fairseq's models expect it."""
 
     def forward(
-        self, src_tokens: Tensor, src_lengths: Tensor | None = None, features_only: bool = False
+        self, src_tokens: Tensor, features_only: bool = False, **unused: Any
     ) -> tuple[Tensor, Extra]:
-        """Predict each next word; see `LanguageDecoder.forward`. There is no cache."""
+        """Predict each next word; see `LanguageDecoder.forward`. No cache is read."""
         features = super().forward(src_tokens)
         return (features if features_only else self.output_layer(features)), {"attn": [None]}
 

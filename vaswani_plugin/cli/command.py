@@ -142,7 +142,7 @@ def make_parser(program: str, function: Callable[..., None]) -> argparse.Argumen
         if "choices" in options and options["metavar"]:
             text += f": {', '.join(options['choices'])}"
         text = text.replace("%", "%%")
-        if options.get("default") not in (None, False, "") and "default:" not in text:
+        if str(options.get("default")) not in ("None", "False", "") and "default:" not in text:
             text += " (default: %(default)s)"
         places.get(name, parser).add_argument(*names, **options, help=text)
     return parser

@@ -14,7 +14,7 @@ import torch
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.checkpoints import model_config, options_of, shared_owners
-from vaswani_plugin.export.exported_model import Weights, require_finite
+from vaswani_plugin.export.exported_model import OF_A_RUN, Weights, require_finite
 from vaswani_plugin.inference.checkpoints import (
     DIGESTS,
     Checkpoint,
@@ -47,7 +47,8 @@ def average_checkpoints(paths: Iterable[Path]) -> Checkpoint:
             digests = (newest.get("task_state") or {}).get(DIGESTS) or {}
             data |= {f"the {side} dictionary": digest for side, digest in digests.items()}
             known = data | known  # an older file doesn't tell
-            properties = model_config(newest) | types
+            options = {k: v for k, v in model_config(newest).items() if k not in OF_A_RUN}
+            properties = options | types
             if not names:
                 first, owners = properties, shared_owners(weights)
                 dtypes = {key: tensor.dtype for key, tensor in weights.items()}

@@ -57,7 +57,7 @@ def model_config(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def options_of(state: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A checkpoint's options of "model" or "task"; old ones have all in one place."""
+    """A checkpoint's options of a section, such as "task"; old ones have all in one place."""
     section = (state.get("cfg") or {}).get(name) or state.get("args") or {}
     return dict(vars(section) if isinstance(section, argparse.Namespace) else section)
 
@@ -74,28 +74,22 @@ def save_safetensors(state: Mapping[str, Any], path: Path) -> None:
     content = save(tensors, metadata={"format": "pt"})
     with write_bytes_atomically(path) as stream:
         stream.write(content)
-    task = _section(state, "task")
     config = {
         "version": 1,
         "model": _plain(model_config(state)),
-        "task": {key: value for key, value in task.items() if key != "data"},  # a path there
+        "task": {k: v for k, v in _plain(options_of(state, "task")).items() if k != "data"},
         "task_state": _plain(state.get("task_state") or {}),
         "updates": int(updates_of(state) or 0),
         "training": {
-            "max_tokens": _section(state, "dataset").get("max_tokens"),
-            "update_freq": _section(state, "optimization").get("update_freq"),
-            "workers": _section(state, "distributed_training").get("distributed_world_size"),
-            "seed": _section(state, "common").get("seed"),
+            "max_tokens": options_of(state, "dataset").get("max_tokens"),
+            "update_freq": _plain(options_of(state, "optimization").get("update_freq")),
+            "workers": options_of(state, "distributed_training").get("distributed_world_size"),
+            "seed": options_of(state, "common").get("seed"),
         },
         "shared": {name: owner for name, owner in owners.items() if name != owner},
         "sha256": hashlib.sha256(content).hexdigest(),
     }
     write_json(path.with_name(CONFIG), config)
-
-
-def _section(state: Mapping[str, Any], name: str) -> dict[str, Any]:
-    section = (state.get("cfg") or {}).get(name)
-    return _plain(section) if isinstance(section, Mapping) else {}
 
 
 def _plain(value: Any) -> Any:

@@ -29,7 +29,8 @@ OF_EVERY_EXPORT = set(
     "d_model d_ff encoder_layers decoder_layers heads share_embeddings dropout attention_dropout "
     "activation_dropout max_source_positions max_target_positions".split()
 )
-OF_EVERY_EXPORT |= {"initial_weights", "checkpoint_activations", "compile"}  # of a training alone
+OF_A_RUN = {"checkpoint_activations", "compile"}  # they say nothing of a model
+OF_EVERY_EXPORT |= {"initial_weights", *OF_A_RUN}
 """The options that each export writes, or that leave no trace."""
 EXPRESSED: dict[str, dict[str, dict[str, dict[str, Any]]]] = {
     "Hugging Face's Marian": {"layer_norm_eps": {}},

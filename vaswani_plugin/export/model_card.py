@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.export.exported_model import OF_A_RUN
 from vaswani_plugin.files.lines import read_json
 from vaswani_plugin.files.outputs import write_lines
 from vaswani_plugin.metrics.rouge import scores_of
@@ -25,7 +26,6 @@ from vaswani_plugin.text.settings import (
     read_settings,
 )
 
-_OF_THE_RUN = ("_name", "compile", "checkpoint_activations")  # they say nothing of a model
 _SIGNATURE = re.compile(r"\n<!-- vaswani card, sha256 of the lines above: ([0-9a-f]{64}) -->\n$")
 _TEMPLATE = Path(__file__).with_name("model_card.md")
 
@@ -91,7 +91,7 @@ def model_card(
         model = {"architecture": f"`{arch}`"}
     if "parameters" in result:
         model["parameters"] = f"{int(result['parameters']):,}"
-    model |= _set({k: v for k, v in config["model"].items() if k not in _OF_THE_RUN})
+    model |= _set({k: v for k, v in config["model"].items() if k not in {"_name", *OF_A_RUN}})
     model |= {f"symbols of `{name}`": f"{count:,}" for name, count in dictionaries.items()}
     signature = (result.get("bleu") or {}).get("signature")
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)

@@ -161,7 +161,7 @@ class HalvingSchedule(FairseqLRScheduler):
         """Set and return the learning rate of the update after `num_updates` finished ones."""
         self.num_updates = num_updates
         passed = -self.cfg.constant_epochs + 1e-9  # of rounding
-        if self.updates_before_epoch:  # finished epochs, and the finished part of this one
+        if self.updates_before_epoch and self.epoch > 1:  # finished epochs, and a part of this one
             updates_per_epoch = self.updates_before_epoch / (self.epoch - 1)
             of_this_epoch = (num_updates - self.updates_before_epoch) / updates_per_epoch
             passed += self.epoch - 1 + min(of_this_epoch, 1.0)

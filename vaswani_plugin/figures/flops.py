@@ -39,8 +39,9 @@ def forward_flops(
     names = (each.name for each in fields(family.configuration))
     longest = {name: max(shape) for name in names if re.fullmatch("max_.*_positions", name)}
     cfg = family.configuration(**{**changes, **longest})
+    sizes = vocabulary, family.target_rows or vocabulary
     with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
-        model = family.searched(build_sizes(family, cfg, (vocabulary, vocabulary)))
+        model = family.searched(build_sizes(family, cfg, sizes))
         texts = torch.zeros(sentences, source, dtype=torch.long)
         shifted = torch.zeros(sentences, target, dtype=torch.long)
         if family.writes_texts:

@@ -191,6 +191,7 @@ class Loaded(NamedTuple):
     family: Family
 
 
+@torch.inference_mode(False)  # weights made inside it could not be copied
 def load_model(
     path: Path, data: Path, kind: type[AnySettings], dictionaries: Mapping[str, str] | None = None
 ) -> Loaded:

@@ -263,7 +263,7 @@ class LanguageModel(Pretrained):
         """How well the model predicts a text, in windows cut as by fairseq-eval-lm.
 
         Args:
-            text: the text, or its lines without their ends.
+            text: the text, or its lines, with their ends or without.
             tokens_per_sample: tokens of a window, context included; None: as in training.
             context_window: most tokens of a window that are only context for the others.
             batch_tokens: most tokens of a batch, padding and context included.
@@ -281,7 +281,7 @@ class LanguageModel(Pretrained):
         sizes = {"tokens_per_sample": tokens_per_sample, "context_window": context_window}
         check_ranges(**sizes, batch_tokens=batch_tokens)
         lines = text.removesuffix("\n").split("\n") if isinstance(text, str) else list(text)
-        lines = [check_text(line, f"line {n}") for n, line in enumerate(lines, start=1)]
+        lines = [check_text(x, f"line {n}").removesuffix("\n") for n, x in enumerate(lines, 1)]
         if not any(map(str.split, lines)):
             raise UserError("the text is empty: there is nothing to score")
         pipeline = self.pipeline

@@ -35,6 +35,7 @@ class Hypothesis(NamedTuple):
         score: log P / length penalty, summed over sentences and parts; logarithms are natural.
         tokens: the model's subwords, without the end of sentence.
         token_scores: log P of each token, then of the end of sentence; of several parts in order.
+            CTranslate2 gives them with `align` alone.
         alignment: (source, target) positions of subwords; empty without the option `align`.
     """
 

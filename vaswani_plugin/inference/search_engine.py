@@ -146,6 +146,7 @@ def projected_log_probabilities(
     return torch.cat(log_p)
 
 
+@torch.inference_mode(False)
 def moved(model: Any, device: str | torch.device, dtype: str | torch.dtype | None) -> Any:
     """Move a model to a device and a type, such as "bfloat16", which it gets; None: its own."""
     try:

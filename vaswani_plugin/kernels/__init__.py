@@ -57,7 +57,8 @@ def accelerate(model: nn.Module) -> nn.Module:
         for name, child in list(module.named_children() if kinds else ()):
             if (kernel := layers.replacement_of(child, kinds)) is not None:
                 setattr(module, name, kernel.train(child.training))
-        if "attention" in wanted and isinstance(module, MultiHeadAttention) and applies_to(module):
+        is_attention = isinstance(module, MultiHeadAttention) and "attend" not in vars(module)
+        if "attention" in wanted and is_attention and applies_to(module):
             module.attend = fused_attention
     if "fused_loss" in wanted and hasattr(model, "projected_loss"):  # only training has a loss
         from vaswani_plugin.kernels.fused_loss import fused_loss_of

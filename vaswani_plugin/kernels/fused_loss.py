@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vaswani_plugin.kernels.layers import applies_to, product, takes_onednn
-from vaswani_plugin.kernels.proof import LARGE, is_proven, with_gradients
+from vaswani_plugin.kernels.proof import LARGE, is_proven, structure, with_gradients
 from vaswani_plugin.modules.loss import SmoothedLoss, projected_loss, smoothing_weights
 from vaswani_plugin.processor import runs_on_host
 
@@ -73,13 +73,14 @@ def fused_loss_of(model: Any) -> Callable[..., SmoothedLoss] | None:
     if plain is fused_projected_loss:
         return plain
     matrix = getattr(decoder, "projection", decoder.embedding)
-    weight = matrix.weight.detach()
-    projections = decoder.project, partial(F.linear, weight=weight)
-    functions = type(decoder).project, type(matrix), getattr(type(matrix), "project", None)
-    key = functions, weight.shape, weight.dtype, weight.device.type
+    weight, project = matrix.weight, getattr(decoder, "output_layer", decoder.project)
+    projections = project, partial(F.linear, weight=weight)
+    functions = project, decoder.project, getattr(type(matrix), "project", None)
+    key = tuple(getattr(each, "__func__", each) for each in functions), structure(matrix)
 
     def features(project: Callable[[Tensor], Tensor]) -> list[Tensor | None]:
-        return [project(LARGE * torch.randn(3, weight.size(1), device="cpu").to(weight))]
+        x = (LARGE * torch.randn(3, weight.size(1), device="cpu")).to(weight).requires_grad_()
+        return with_gradients(project, [x], [*decoder.parameters()])  # a bias of 0 has one, too
 
     losses, file = (plain, fused_projected_loss), "fused_loss.py"
     is_equal = is_proven("The projected loss", plain, file, lambda: losses, _trial)

@@ -126,7 +126,7 @@ def with_gradients(
     """Run a leaf; return its value, and the gradients of inputs and parameters."""
     with torch.enable_grad():
         y = leaf(*inputs)
-        weights = torch.arange(y.numel(), dtype=y.dtype).view(y.shape) / y.numel() - 0.5
+        weights = torch.arange(y.numel()).to(y).view_as(y) / y.numel() - 0.5
         leaves = [x for x in (*inputs, *parameters) if x.requires_grad]
         gradients = torch.autograd.grad((y * weights).sum(), leaves, allow_unused=True)
     return [y.detach(), *gradients]

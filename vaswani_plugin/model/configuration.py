@@ -103,7 +103,7 @@ class Configuration(Checkpointed):
     layer_norm_eps: float = option(1e-6, "epsilon of LayerNorm (authors' code: 1e-6)")
     initial_weights: str = option(
         "normal",
-        "initial weights, of which the paper says nothing: all from N(0, 0.02) (normal), each "
+        "initial weights, of which the paper says nothing: matrices from N(0, 0.02) (normal), each "
         "layer's own (own, fairseq's), or Xavier's for all linear maps (xavier, the authors' code)",
         ("normal", "own", "xavier"),
     )

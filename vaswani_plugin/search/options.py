@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import wraps
 from typing import Any, TypedDict, TypeVar
 
@@ -171,10 +170,6 @@ def takes_options(*methods: str, **defaults: Any) -> Callable[[type[Class]], typ
 def _checked(method: Callable[..., Any], signature: inspect.Signature) -> Callable[..., Any]:
     @wraps(method)
     def call(*arguments: Any, **options: Any) -> Any:
-        for name in options.keys() - signature.parameters.keys():
-            close = "".join(get_close_matches(name, signature.parameters, 1))
-            text = f"{method.__qualname__}() got an unexpected keyword argument {name!r}"
-            raise TypeError(f"{text}; did you mean {close}?" if close else text)
         check_ranges(**options)
         return method(*arguments, **options)
 

@@ -124,7 +124,9 @@ function align(side, index) { // mark what a token is aligned to, and say it
     if (partners.has(number)) names.push(button.textContent);
   });
   const token = isSource ? line.source_tokens[index] : hypothesis.tokens[index];
-  const share = isSource ? "" : ` Its probability: ${
+  // Of a sentence that was cut, each part's end has a score, too.
+  const isWhole = hypothesis.token_scores.length === hypothesis.tokens.length + 1;
+  const share = isSource || !isWhole ? "" : ` Its probability: ${
     (100 * Math.exp(hypothesis.token_scores[index])).toFixed(1)} %.`;
   $("aligned").replaceChildren(make("bdi", {}, make("strong", {}, token)),
     names.length ? ` is aligned to ${names.join(", ")}.` : " is aligned to nothing.", share);

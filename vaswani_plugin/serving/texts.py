@@ -72,7 +72,7 @@ class Languages:
 def _name(code: str) -> str:
     """The English name of a language, or the code itself where it has none."""
     try:
-        return Locale.parse(code).english_name or code
+        return Locale.parse(code, sep="-").english_name or code
     except (UnknownLocaleError, ValueError):
         return code
 

@@ -156,7 +156,7 @@ def test_loss_and_evaluation_are_over_the_summaries_alone(summaries, tmp_path):
     ("flags", "message"),
     [
         (("--loss-after", "<sep>"), "--loss-after .* give --sample-break-mode eos"),
-        (("--sample-break-mode", "eos", "--loss-after", "qwertz"), "sentence 1 holds no qwertz"),
+        (("--sample-break-mode", "eos", "--loss-after", "qwertz"), "qwertz: the dictionary has no"),
         (("--loss-after", "alpha", "--sample-break-mode", "eos"), "sentence 3 holds no alpha"),
     ],
 )

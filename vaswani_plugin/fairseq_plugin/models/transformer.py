@@ -69,7 +69,6 @@ class VaswaniDecoder(Decoder, _common.CausalDecoder):
         incremental_state: IncrementalState | None = None,
         features_only: bool = False,
         alignment_layer: int | None = None,
-        src_lengths: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """Predict each next token of the target shifted right (B, T).
 
@@ -77,20 +76,19 @@ class VaswaniDecoder(Decoder, _common.CausalDecoder):
         logits (B, T', V), or features (B, T', D), and a dictionary of `attn` [(B, T', S)], of the
         layer `alignment_layer` or the last, or [None] if only features were requested.
         """
-        wants_alignment = not features_only or alignment_layer is not None
-        if incremental_state is not None:
-            wants_alignment = wants_alignment and self.alignment_wanted
-        if wants_alignment and alignment_layer is None:
+        if alignment_layer is None and not features_only:
             alignment_layer = len(self.layers) - 1
+        if incremental_state is not None and not self.alignment_wanted:
+            alignment_layer = None
         output = super().forward(
             prev_output_tokens,
             self.memory(encoder_out),
             cache=self.cache(incremental_state),
             right_padded=self.right_padded,
-            alignment_layer=alignment_layer if wants_alignment else None,
+            alignment_layer=alignment_layer,
         )
-        attention = output.cross_weights[0].mean(dim=1) if wants_alignment else None
-        x = output.features
+        x, weights = output.features, output.cross_weights
+        attention = weights[0].mean(dim=1) if alignment_layer is not None else None
         return (x if features_only else self.output_layer(x)), {"attn": [attention]}
 
     def extract_features(

@@ -20,6 +20,8 @@ class LossAfterDataset(BaseWrapperDataset):
     def __init__(self, dataset, symbol: str, dictionary: Dictionary) -> None:
         super().__init__(dataset)
         self.symbol, self.pad = dictionary.index(symbol), dictionary.pad()
+        if self.symbol == dictionary.unk():
+            raise UserError(f"--loss-after {symbol}: the dictionary has no such symbol")
         for number in range(len(dataset)):  # now, not when the batch comes
             if not dataset[number]["target"].eq(self.symbol).any():
                 where = f"sentence {number + 1} holds no {symbol}"
