@@ -147,6 +147,7 @@ def test_unknown_tokens_are_said_and_an_infinite_perplexity_is_json(letters, dat
     text = toy.write_lines(tmp_path / "text", ["ba be", "bu zxé"])
     report = lm("--model", letters, "--text", text)
     assert report["results"][0]["unknown"] == 3
+    assert LanguageModel.from_pretrained(letters).perplexity(["ba be\n", "bu zx"])["tokens"] == 12
     assert any("3 of 13 tokens (23.08%) are unknown" in warning for warning in report["warnings"])
     flags = ("--train-data", *[data.parent / "train"] * 2, "--valid-data", "-", "--text", text)
     words = lm("--baselines", *flags, stdin=b"ba be\n")  # which can be read once

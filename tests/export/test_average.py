@@ -88,8 +88,7 @@ def test_another_model_is_refused(change: dict, message: str, tmp_path: Path) ->
     first: dict[str, Any] = {"a": torch.zeros(2), "b": torch.zeros(2)}
     task = {"source_lang": "en", "target_lang": "de"}
     digests = {"dictionary_sha256": {"source": "bb"}}
-    of_a_run = {"checkpoint_activations": True}
-    untold = write(tmp_path / "none.pt", first, cfg={"model": CONFIG | of_a_run})  # an older file
+    untold = write(tmp_path / "none.pt", first, cfg={"model": CONFIG | {"compile": True}})
     paths = [
         write(tmp_path / "one.pt", first, cfg={"model": CONFIG, "task": task}, task_state=digests)
     ]

@@ -101,7 +101,11 @@ F1 = {"all": {"bracketing_fmeasure": 80.0}, "malformed_percent": 1.25}
     ("settings", "result", "words"),
     [
         (TextSettings("words"), {"ppl": PPL}, ("vaswani complete", "61.24 a word")),
-        (TextSettings("words", article_tokens=9, summary_tokens=3), None, ("vaswani summarize", ".summarize(")),
+        (
+            TextSettings("words", article_tokens=9, summary_tokens=3),
+            None,
+            ("vaswani summarize", ".summarize("),
+        ),
         (TreeSettings("words", True, False), {"f1": F1}, ("vaswani parse", "Parser", "80.00 F1")),
     ],
 )

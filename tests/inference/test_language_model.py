@@ -112,7 +112,7 @@ def test_greedy_is_what_fairseqs_model_prefers(model, fairseqs):
 
 def test_the_perplexity_of_a_line_is_that_of_its_score(ours):
     line = TEXTS[0]
-    found, score = ours.perplexity([f"{line}\n"]), ours.score(line)  # as of an open file
+    found, score = ours.perplexity(line), ours.score(line)
     assert found["tokens"] == len(score.token_scores) and found["unknown"] == 0
     assert found["bits"] == pytest.approx(-score.score / math.log(2), rel=1e-5)
     assert found["perplexity_per_word"] == pytest.approx(score.perplexity, rel=1e-5)

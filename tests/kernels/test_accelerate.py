@@ -173,9 +173,9 @@ def test_edited_functions_are_left_alone(monkeypatch, caplog):
 def test_what_was_set_in_a_model_is_left_alone():
     """A bias that is 0 as yet, fairseq's hook, an attention's own function."""
     model, hooked = make_model(), make_model()
-    decoder, bias = model.decoder, nn.Parameter(torch.zeros(50))
-    decoder.register_parameter("bias", bias)
-    decoder.project = lambda x: F.linear(x, decoder.projection.weight, bias)
+    decoder = model.decoder
+    decoder.bias = nn.Parameter(torch.zeros(50))
+    decoder.project = lambda x: F.linear(x, decoder.projection.weight, decoder.bias)
     hooked.decoder.output_layer = lambda x: hooked.decoder.project(x) / 2
     decoder.layers[0].cross_attention.attend = own = scaled_dot_product_attention
     assert accelerate(model).projected_loss is accelerate(hooked).projected_loss is projected_loss
