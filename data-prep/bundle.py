@@ -49,7 +49,6 @@ from vaswani_plugin.text.languages import languages_of, two_languages
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.raw_text import punctuation_stands
 from vaswani_plugin.text.settings import (
-    CONFIG,
     MODEL,
     SAFETENSORS,
     SETTINGS,
@@ -181,11 +180,9 @@ def make_bundle(model: Path, data_bin: Path, settings: AnySettings, output: Path
         if dictionary_names(*pair[::-1]) == dictionaries:
             raise UserError(f"it is of {'-'.join(pair)}: give --pair {'-'.join(pair)}")
         refuse_other_dictionaries(data_bin, state.get("task_state") or {}, digests)
-    # Read the codes before writing anything, so that an unusable bundle is never written.
-    Pipeline(settings, Path())
+    Pipeline(settings, Path())  # reads the codes before anything is written
     output.mkdir(parents=True, exist_ok=True)
-    # Without this file the folder is not a bundle: a mix of old and new files is never used.
-    (output / SETTINGS).unlink(missing_ok=True)
+    (output / SETTINGS).unlink(missing_ok=True)  # without it a mix of old and new is no bundle
     for name, path in files.items():
         copied = output / name
         if name == MODEL and path.suffix == ".safetensors":
@@ -193,8 +190,7 @@ def make_bundle(model: Path, data_bin: Path, settings: AnySettings, output: Path
         elif not (copied.exists() and copied.samefile(path)):
             with open_binary(path) as stream, write_bytes_atomically(copied) as copy:
                 shutil.copyfileobj(stream, copy)
-    for name in (SAFETENSORS, CONFIG):  # of `vaswani card`, of the model before
-        (output / name).unlink(missing_ok=True)
+    (output / SAFETENSORS).unlink(missing_ok=True)  # the former model's, by `vaswani card`
     write_lines(output / SETTINGS, [replace(settings, **names).to_json()])
     return [*files, SETTINGS]
 

@@ -98,7 +98,7 @@ def test_the_checkpoint_may_lie_in_the_folder(parts, run, tmp_path):
     command = ("translate", "--cpu", "--model")
     outputs = [vaswani(*command, tmp_path / name, stdin=b"the") for name in ("model", "new")]
     assert run(arguments(parts, output, model="../model/model.pt")) is None
-    assert content(output).keys() == NAMES | {"README.md"}  # no weights of before
+    assert content(output).keys() == NAMES | {"README.md", "config.json"}
     assert outputs[0].out == outputs[1].out != ""
 
 
