@@ -82,6 +82,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
     grep -rqs "\"$_name\"" "$plugin/model" "$plugin/ancestors" || die "--arch $_name: no such architecture; \`vaswani archs\` lists them"
     [[ $_name == "${family-}"* && (-n ${family-} || ! $_name =~ ^vaswani_(lm|parser)) ]] || die "--arch $_name: of another task than this recipe's"
   done
+  if [[ " ${extra[*]-} " =~ \ (--save-dir|--no-save)[=\ ] ]]; then die "${BASH_REMATCH[1]}: this recipe saves in --work"; fi
   if [[ -n ${pair+x} && " ${extra[*]-} " =~ \ (-[st]|--(source|target)-lang) ]]; then die "${BASH_REMATCH[1]}: this recipe's direction is that of --pair"; fi
   if [[ -n $data ]]; then data=$(cd -- "$data" && pwd -P); fi
   if [[ $work != /* ]]; then work=$PWD/$work; fi

@@ -26,7 +26,7 @@ recipe=own_text train='' valid='' test='' pair='' columns='' init_from='' option
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"
-[[ ! " ${extra[*]-} " =~ \ (--max-epoch|--disable-validation|--save-dir|--no-save)[=\ ] ]] || die "${BASH_REMATCH[1]}: this recipe saves in --work, by updates: give --max-update"
+[[ ! " ${extra[*]-} " =~ \ (--max-epoch|--disable-validation)[=\ ] ]] || die "${BASH_REMATCH[1]}: this recipe saves by updates: give --max-update"
 best=(--maximize-best-checkpoint-metric)
 if [[ " ${extra[*]-} " =~ --best-checkpoint-metric[=\ ](loss|nll_loss|ppl)\  ]]; then best=(); fi
 [[ -n $train && -z $data ]] || die "give the training text by --train, not by --data (see --help)"

@@ -46,7 +46,8 @@ BAD = {
     "lm --model {lm} --counts 1 2": "no text: give --text FILE",
     "lm --model {lm} --text {words} --tokens-per-sample 33": "32 posit",
     "lm --figure 1 bits --counts 1 2": "the unit of --figure is 'bits'; it must be bits-per-word",
-    "lm --figure 1 bits --model x --text x": "the unit of --figure is 'bits'",
+    "lm --baselines --dynamic --text x --train-data x": "give --model DIR (--dynamic needs it)",
+    "lm --model x --text x --train-data x": "--baselines and --train-data PATH, which it counts",
     "lm --figure a bits-per-word --baselines --train-data x --text x": "--figure a bits-per-word:",
     "lm --figure -3 bits-per-byte --counts 1 2": "-3: must be at least 0",
     "lm --figure 0.5 perplexity-per-word --counts 1 2": "0.5: must be at least 1",
@@ -63,7 +64,6 @@ BAD = {
     f"{RESCORE} --output {{checkpoint}}": "is an input or another output",
     "parse --model {parser} --pretty --format json": "exclude each other",
     "rouge --references {ref} --lead 1": "--lead needs a .jsonl",
-    "summarize --model {checkpoint} {words}": "is not a bundle; make one with data-prep/bundle.py",
     "summarize --model {lm} {words}": "was not trained to summarize",
     "translate --model {bundle} --cpu --fp16 {src}": "--fp16 needs a GPU",
 }

@@ -104,7 +104,7 @@ def test_training_runs(tmp_path):
     done = run_bash(FOLDER / "training.sh", *SMALL, "--work", tmp_path / "a b", "--profile")
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "a b" / "result.json").read_text())["sizes"]["debug"]
-    assert list(found) == ["stock", "ours"] and done.stdout.count("aten::addmm") > 1
+    assert list(found) == ["stock", "ours"] and done.stdout.count("::copy_") > 1
     for side in found.values():
         # From weights and dropout of its own, each side's loss is near that of a uniform guess.
         assert side["last_loss"]["median"] == pytest.approx(np.log2(1000), rel=0.3)

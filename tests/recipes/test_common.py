@@ -184,7 +184,7 @@ def test_mistaken_options_are_one_line(recipe, args, part):
         ("own_text", ("--train", "a.de", "a.en", "--init-from", "."), "no model of de-en: give "),
         ("own_text", ("--train", "a.en", "a.de", "--init-from", "x"), "with its model.pt"),
         ("own_text", ("--train", "a.src", "a.tgt"), "--pair : give two different languages"),
-        ("own_text", ("--train", "a.de", "a.en", "--", "--save-dir=x"), "recipe saves in --work"),
+        ("quickstart", ("--", "--save-dir=x"), "--save-dir: this recipe saves in --work"),
         ("own_text", ("--train", "a.de", "a.en", "--", "--max-epoch", 3), "give --max-update"),
         ("own_text", ("--train", "a.de", "a.en", "--", "-sen"), "-s: this recipe's dir"),
         ("summarization", ("--", "--tokens-per-sample", 9), "have their lengths in this recipe"),

@@ -77,14 +77,14 @@ def lm(
             bits-per-character, bits-per-byte or perplexity-per-word.
         counts: sizes of the figure's text, if no --text.
     """
-    if not (model or baselines or figure):
-        raise UserError("nothing to do: give --model DIR, --baselines or --figure VALUE UNIT")
+    if not model and (dynamic or not (baselines or figure)):
+        raise UserError("give --model DIR (--dynamic needs it), --baselines or --figure VALUE UNIT")
     if not text and (model or baselines or not counts):
         raise UserError("no text: give --text FILE")
     if counts and counts[0] > counts[1]:
         raise UserError(f"--counts {counts[0]} {counts[1]}: a word has a character or more")
-    if baselines and not train_data:
-        raise UserError("--baselines needs --train-data PATH, which it counts")
+    if baselines != bool(train_data) or (valid_data and not baselines):
+        raise UserError("--baselines and --train-data PATH, which it counts, need each other")
     from vaswani_plugin.metrics import perplexity as metric
     from vaswani_plugin.metrics.ngram import baselines as score_baselines
     from vaswani_plugin.metrics.token_stream import read_scored_text

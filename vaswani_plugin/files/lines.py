@@ -117,9 +117,9 @@ def join_words(text: str) -> str:
     return " ".join(text.split())
 
 
-def read_json(path: str | Path, remedy: str) -> Any:
-    """Reads a JSON file; the error of one that is none tells the user this remedy."""
+def read_json(path: str | Path, remedy: str) -> dict[str, Any]:
+    """Reads the object in a JSON file; the error of a file without one tells this remedy."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
+        return dict(json.loads(Path(path).read_text(encoding="utf-8")))
+    except (TypeError, ValueError) as error:
         raise UserError(f"{path}: not JSON ({error}): {remedy}") from error
