@@ -36,8 +36,9 @@ PEERS = ("transformers", "eole", "joeynmt")
 ARCHS = {size: f"vaswani_{size}" for size in ("debug", "tiny", "base", "big")}
 PRECISIONS = {"fp32": [], "bf16": ["--bf16"], "fp16": ["--fp16"]}
 PLUGIN, DRIVERS = ROOT / "vaswani_plugin", Path(__file__).parent / "peers"
-SAVING_ALLOCATOR = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=4194304"
-"""GLIBC_TUNABLES with --checkpoint-activations, as recipes/common.sh sets it."""
+MALLOC = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold="
+SAVING, KEEPING = "4194304", "1073741824:glibc.malloc.trim_threshold=4294967296"
+"""GLIBC_TUNABLES with --checkpoint-activations and with --amp, as recipes/common.sh sets it."""
 
 
 def stock_flags(cfg: Configuration) -> list[str]:
@@ -117,7 +118,9 @@ def train(args: argparse.Namespace, side: str, size: str, kernels: str = "on") -
     changes |= {"PYTHONPATH": str(ROOT) if side in OURS else "", "HF_HUB_OFFLINE": "1"}
     changes |= STOCK.get(side, {})
     if "--checkpoint-activations" in args.ours_flags and side in OURS:
-        changes["GLIBC_TUNABLES"] = SAVING_ALLOCATOR
+        changes["GLIBC_TUNABLES"] = MALLOC + SAVING
+    elif side == "ours-amp":
+        changes["GLIBC_TUNABLES"] = MALLOC + KEEPING
     driver = DRIVERS / f"train_{'fairseq' if side in FAIRSEQ else side}.py"
     log = args.work / f"{side}.log"
     measure([interpreter(args, side), driver, job, report], stdout=log, **changes)
