@@ -185,14 +185,13 @@ def start(flags_of_tasks, tmp_path) -> tuple:
     data, *flags = flags_of_tasks["translation"]
     (tmp_path / "data-bin").symlink_to(data)
     training = (*flags, *NO_DROPOUT, "--max-update", FEW, "--disable-validation")
-    training = (*training, "--save-dir", tmp_path)
     return lambda *options: ("bash", script, "--work", tmp_path, *options, "--cpu", "--", *training)
 
 
 def assert_trained_as(alone: Training, folder: Path, said: str) -> None:
     logs = said + "".join(path.read_text() for path in (folder / "logs").glob("*"))
     assert logs.count("done training") == 1, f"each worker trained alone: {said}"
-    together = torch.load(folder / "checkpoint_last.pt")
+    together = torch.load(folder / "checkpoints" / "checkpoint_last.pt")
     assert together["optimizer_history"][-1]["num_updates"] == FEW
     assert_same_weights(together["model"], alone.weights())
 

@@ -192,18 +192,17 @@ def test_blocks_run(page, folder, programs, toy_data_bin):
     if AVERAGED in text and "fairseq-train" not in text and not (folder / AVERAGED).exists():
         found = [block for block in pages_to_run()["README.md"] if AVERAGED in block.code] + found
     for block in found:
+        code = small(block.code) if block.mark == "run small" else block.code
         if block.language == "python":
-            command = [sys.executable, "-c", block.code]
-        else:
-            code = small(block.code) if block.mark == "run small" else block.code
-            lines = [line for line in code.split("\n") if not line.startswith(ACTIVATE)]
-            command = ["bash", "-euo", "pipefail", "-c", "\n".join(lines)]
+            code = f"python -c {shlex.quote(code)}"
+        code = re.sub(rf"^{ACTIVATE}.*", "", code, flags=re.MULTILINE)
+        code = code.replace("--user-dir vaswani", f"--user-dir {REPO}/vaswani")  # as forks know it
         if re.search(r"^fairseq-(hydra-)?train", block.code, re.MULTILINE):
             shutil.rmtree(folder / "checkpoints", ignore_errors=True)
         if "--destdir DATA_BIN" in block.code:
             (folder / "DATA_BIN").unlink()
-        options = {"capture_output": True, "text": True, "cwd": folder, "timeout": 900}
-        done = subprocess.run(command, env=fairseq_environment(PATH=programs), **options)
+        command = ["bash", "-euo", "pipefail", "-c", f"cd {folder}\n{code}"]
+        done = run_in_forks(command, fairseq_environment(PATH=programs), 900, ADDED)
         assert done.returncode == 0, f"{block.code}\n{done.stderr[-2000:]}"
         assert (done.stdout + done.stderr).strip() or " > " in block.code, block.code
 

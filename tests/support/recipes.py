@@ -12,7 +12,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.support.commands import REPO, Fork, import_fairseq, run_program
 from tests.support.scripts import quick_environment, run_bash
@@ -43,9 +45,12 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
 
 
 def run_in_forks(
-    command: list[str], env: dict[str, str], seconds: float = SECONDS
+    command: list[str],
+    env: dict[str, str],
+    seconds: float = SECONDS,
+    added: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.CompletedProcess:
-    """Run a command of bash; its programs of `FORKED` are forks of this process."""
+    """Run a command of bash; its programs of `FORKED`, with flags added, are our forks."""
     import_fairseq()
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -58,7 +63,7 @@ def run_in_forks(
         for name, words in FORKED.items():
             client = shlex.join([sys.executable, "-SEc", CLIENT, f"{folder}/socket", *words])
             program = Path(folder) / name
-            program.write_text(f'#!/bin/sh\n{NEW}\nexec {client} "$@"\n')
+            program.write_text(f'#!/bin/sh\n{NEW}\nexec {client} "$@" {added.get(name, "")}\n')
             program.chmod(0o755)
         env = env | {"PATH": f"{folder}{os.pathsep}{env['PATH']}"}
         with subprocess.Popen(command, stdout=out, stderr=err, env=env) as bash:
