@@ -12,7 +12,6 @@ import re
 import shlex
 import shutil
 import socket
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -202,7 +201,7 @@ def test_blocks_run(page, folder, programs, toy_data_bin):
         if "--destdir DATA_BIN" in block.code:
             (folder / "DATA_BIN").unlink()
         command = ["bash", "-euo", "pipefail", "-c", f"cd {folder}\n{code}"]
-        done = run_in_forks(command, fairseq_environment(PATH=programs), 900, ADDED)
+        done = run_in_forks(command, fairseq_environment(PATH=programs), 900, **ADDED)
         assert done.returncode == 0, f"{block.code}\n{done.stderr[-2000:]}"
         assert (done.stdout + done.stderr).strip() or " > " in block.code, block.code
 

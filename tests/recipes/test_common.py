@@ -312,10 +312,9 @@ def test_base_on_a_cpu_trains_in_bfloat16_where_it_is_fast(
     recipe, program, tmp_path, arch, has, flags, used
 ):
     folder = program("fairseq-train", 'echo "$@"')
-    (tmp_path / "cpuinfo").write_text(f"processor : {has}\n")
-    asked = f'case "$*" in *amx_bf16*) set -- "$1" "$2" {tmp_path}/cpuinfo;; esac'
-    asked += f'\nexec {shutil.which("grep")} "$@"'
-    Path(folder, "grep").write_text(f"#!/bin/sh\n{asked}\n")
+    grep = shutil.which("grep")
+    asked = f'case "$*" in *amx_bf16*) printf " {has}" | {grep} "$1" "$2"; exit;; esac'
+    Path(folder, "grep").write_text(f'#!/bin/sh\n{asked}\nexec {grep} "$@"\n')
     Path(folder, "grep").chmod(0o755)
     steps = f'PATH="$bin:$PATH"\nstep train train --arch vaswani_{arch} --max-tokens 9\n'
     done = recipe(steps, "--work", tmp_path / "w", "--cpu", *flags, bin=folder)

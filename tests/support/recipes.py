@@ -12,9 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from tests.support.commands import REPO, Fork, import_fairseq, run_program
 from tests.support.scripts import quick_environment, run_bash
@@ -45,10 +43,7 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
 
 
 def run_in_forks(
-    command: list[str],
-    env: dict[str, str],
-    seconds: float = SECONDS,
-    added: Mapping[str, str] = MappingProxyType({}),
+    command: list[str], env: dict[str, str], seconds: float = SECONDS, **added: str
 ) -> subprocess.CompletedProcess:
     """Run a command of bash; its programs of `FORKED`, with flags added, are our forks."""
     import_fairseq()
