@@ -190,9 +190,9 @@ def _read_examples(references: list[Path], is_lead_asked: bool) -> list["Example
     from vaswani_plugin.files.lines import read_text
     from vaswani_plugin.text.summaries import Example, read_examples
 
-    if any(str(path).endswith(JSONL) for path in references):
+    if whole := [path for path in references if str(path).endswith(JSONL)]:
         if len(references) > 1:
-            raise UserError(f"{references[0]}: has all references: give no other file")
+            raise UserError(f"{whole[0]}: has all references: give no other file")
         examples = list(read_examples(str(references[0])))
         if not examples:
             raise UserError(f"{references[0]}: the file is empty")
