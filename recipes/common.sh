@@ -297,7 +297,7 @@ train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its l
     if [[ -z $float32 && $line =~ \ vaswani_(base|big)\  && ! $line =~ \ --(amp|bf16|fp16)\  ]] && grep -qszE ' amx_bf16|AuthenticAMD.* avx512_bf16' /proc/cpuinfo; then
       command+=(--amp) && say "products in bfloat16 (--amp), which is faster here; --float32 trains without" 2>&3
     fi
-    # Freed memory stays the process's, since new pages are cleared: a tenth faster, in 1.03 times the memory (float32: 1.03 and 1.15 times as fast, in 1.08 to 1.16 times).
+    # Freed memory stays the process's, since new pages are cleared: base is a tenth faster, in 1.03 times the memory (docs/results/speed.md).
     if [[ "${command[*]} " == *" --amp "* ]]; then GLIBC_TUNABLES+=:glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=4294967296; fi
     cores=${OMP_NUM_THREADS:-$(vaswani_cores)}
     if [[ $line =~ \ --distributed-world-size[=\ ]([1-9][0-9]*) ]]; then

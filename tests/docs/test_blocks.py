@@ -154,11 +154,10 @@ def pages_to_run() -> dict[str, list[Block]]:
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory) -> str:
-    """PATH, with commands of fairseq that add `ADDED` to their flags."""
-    own = tmp_path_factory.mktemp("programs")
-    for name, flags in ADDED.items():
-        (own / name).write_text(f'#!/bin/sh\nexec {INSTALLED / name} "$@" {flags}\n')
-        (own / name).chmod(0o755)
+    """PATH, with Hydra's training, which is no fork, and its flags of `ADDED`."""
+    own, name = tmp_path_factory.mktemp("programs"), "fairseq-hydra-train"
+    (own / name).write_text(f'#!/bin/sh\nexec {INSTALLED / name} "$@" {ADDED[name]}\n')
+    (own / name).chmod(0o755)
     return f"{own}{os.pathsep}{PATH}"
 
 

@@ -121,7 +121,7 @@ def test_sides_of_different_length_are_counted(tmp_path, longer, common, message
 @pytest.mark.parametrize("content", [b"{", b"\xff", b"", b"[1]", b"2"])
 def test_json_that_is_none_is_named(tmp_path, content):
     (tmp_path / "x.json").write_bytes(content)
-    with pytest.raises(UserError, match=r"x\.json: not JSON .*: make it again"):
+    with pytest.raises(UserError, match=r"x\.json: no JSON object .*: make it again"):
         text_lines.read_json(tmp_path / "x.json", "make it again")
 
 

@@ -122,4 +122,4 @@ def read_json(path: str | Path, remedy: str) -> dict[str, Any]:
     try:
         return dict(json.loads(Path(path).read_text(encoding="utf-8")))
     except (TypeError, ValueError) as error:
-        raise UserError(f"{path}: not JSON ({error}): {remedy}") from error
+        raise UserError(f"{path}: no JSON object ({error}): {remedy}") from error

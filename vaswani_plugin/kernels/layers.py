@@ -2,8 +2,8 @@
 
 `OneDNNLinear` replaces `torch.nn.Linear` where `matrix_library` says that oneDNN is faster.
 `FusedAddNorm` replaces `modules.layers.AddNorm` in training with dropout: LayerNorm(x + Dropout(y))
-as one autograd node, with a dropout mask that is cheap to draw. Gain: of the first
-by the processor (`matrix_library.py`), of the second 1.05 times (`vaswani_tiny`, two processors).
+as one autograd node, with a dropout mask that is cheap to draw. Gain: the
+first's depends on the processor (`matrix_library.py`), the second's is 1.05 (`vaswani_tiny`).
 
 PyTorch draws one float for every element. Here one random number of 64 bits decides for four
 elements, with 16 bits each, so P_drop is rounded to a multiple of 1/65536. The elements that stay

@@ -16,7 +16,7 @@ VARIABLE = "VASWANI_MATRIX_LIBRARY"
 FASTER_WITH_ONEDNN = {("AuthenticAMD", "AVX512")}
 """Processors, by vendor and instructions, on which oneDNN was measured to be faster: 1.1 and 2.1
 times on two machines, 0.9 on a third. MKL is 5 to 20 % faster with AVX2 alone, 6 % on Intel with
-AVX-512. A table, because measuring at the start misleads: 7 of 24 tries chose wrong, of 0.2 s."""
+AVX-512. A table, because measuring at the start misleads: of 24 tries of 0.2 s, 7 chose wrong."""
 LEAST_ROWS = 24
 """With fewer rows, a call of oneDNN costs more than it gains."""
 
