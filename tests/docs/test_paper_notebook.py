@@ -37,7 +37,7 @@ for number, right, wrong in (
 
 
 @pytest.mark.parametrize(
-    ("updates", "least"), [(40, 0), pytest.param(400, 0.75, marks=pytest.mark.slow)]
+    ("updates", "least"), [(20, 0), pytest.param(400, 0.75, marks=pytest.mark.slow)]
 )
 def test_it_runs_from_top_to_bottom_without_fairseq(updates, least):
     """Its cells assert that equations by hand and by module agree; its checks know answers."""
@@ -55,7 +55,7 @@ def test_it_runs_from_top_to_bottom_without_fairseq(updates, least):
     (bleu,) = re.findall(r"^test: ([\d.]+) BLEU", done.stdout, re.MULTILINE)
     assert int(copied) >= least * 200 and float(bleu) >= least * 80, done.stdout
     copying, *_, translating = re.findall(r"update \d+: perplexity ([\d.]+)", done.stdout)
-    assert float(copying) < 25 and float(translating) < 1000, "no better than guessing"
+    assert float(copying) < 28 and float(translating) < 1000, "no better than guessing"
 
 
 def test_the_notebook_is_made_from_the_script():

@@ -134,11 +134,10 @@ def test_translation(name, tmp_path):
 
 
 def test_quickstart(tmp_path):
-    """Each of its programs in a new process."""
     work = tmp_path / "quick start"
     (work / "raw").mkdir(parents=True)
     (work / "raw" / ".train.en.x").touch()  # of a process that was killed
-    done = run_recipe("quickstart", work, forked=False)
+    done = run_recipe("quickstart", work)
     result = result_of(work)
     expected = {"recipe": "quickstart", "arch": "vaswani_debug", "updates": 20}
     assert expected.items() <= result.items()
@@ -232,17 +231,18 @@ def test_a_table_of_articles_is_shortened_between_its_rows(tmp_path):
 
 def test_sequence_to_sequence(tmp_path):
     """One seed is an ensemble of one, and rescores another system's lists."""
-    work, lists = tmp_path / "work", tmp_path / "lists"
-    lists.mkdir()
+    work, lists, few = tmp_path / "work", tmp_path / "lists", ("--", "--max-update", 4)
+    write_toy(lists, train=256, valid=40, test=40)
     for split in ("valid", "test"):
-        lines = enumerate(toy_lines(f"en-de/{split}.de")[:120])
+        lines = enumerate((lists / f"{split}.de").read_text(encoding="utf-8").splitlines())
         rows = [f"{n} ||| {line} ||| lm= -1 ||| {x}\n" for n, line in lines for x in (-1, -2)]
         (lists / f"{split}.nbest").write_text("".join(rows), encoding="utf-8")
     args = *"--pair en-de --seeds 1 --source-rows 200 --target-rows 200 --nbest".split(), lists
+    args += "--data", lists, *few
     done = run_recipe("seq2seq", work, *args)
     assert "BLEU" in done.stdout
     assert {"forwards.json", "reversed.json", "ensemble.json"} < set(os.listdir(work))
-    run_recipe("seq2seq", work, *args, *"--from train-forwards --until train-forwards".split())
+    run_recipe("seq2seq", work, *"--from train-forwards --until train-forwards".split(), *args)
     assert len(list((work / "models").glob("forwards*"))) == 2, "it begins anew"
 
 

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from tests.support.commands import REPO, Fork, import_fairseq, run_program
-from tests.support.scripts import quick_environment, run_bash
+from tests.support.scripts import quick_environment
 from tests.support.toy_text import write_toy
 
 SECONDS = 1500
@@ -97,16 +97,11 @@ def _serve(server: socket.socket, bash: subprocess.Popen, end: float) -> None:
             client.close()
 
 
-def run_recipe(
-    name: str, work: Path, *args: object, forked: bool = True
-) -> subprocess.CompletedProcess:
-    """Run it to its end; `forked`: its Pythons are forks, which are soon there."""
+def run_recipe(name: str, work: Path, *args: object) -> subprocess.CompletedProcess:
+    """Run it to its end."""
     script = REPO / "recipes" / f"{name}.sh"
     command = [str(word) for word in (script, "--scale", "tiny", "--cpu", "--work", work, *args)]
-    if forked:
-        done = run_in_forks(["bash", *command], quick_environment())
-    else:
-        done = run_bash(*command, timeout=SECONDS)
+    done = run_in_forks(["bash", *command], quick_environment())
     assert done.returncode == 0, done.stderr[-3000:]
     return done
 
