@@ -294,7 +294,7 @@ train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its l
     --no-progress-bar --log-format json --log-interval 10 ${cpu:+--cpu} ${shown[@]+"${shown[@]}"} "$@" ${more[@]+"${more[@]}"})
   line=" ${command[*]} "
   if ((gpus == 0)); then # processes share the cores; of a small model they are faster than threads
-    if [[ -z $float32 && $line =~ \ vaswani_(base|big)\  && ! $line =~ \ --(amp|bf16|fp16)\  ]] && grep -qszE ' amx_bf16|AuthenticAMD.* avx512_bf16' /proc/cpuinfo; then
+    if [[ -z $float32 && $line =~ \ vaswani_(base|big|big_en_fr)\  && ! $line =~ \ --(amp|bf16|fp16)\  ]] && grep -qszE ' amx_bf16|AuthenticAMD.* avx512_bf16' /proc/cpuinfo; then
       command+=(--amp) && say "products in bfloat16 (--amp), which is faster here; --float32 trains without" 2>&3
     fi
     # Freed memory stays the process's, since new pages are cleared: base is a tenth faster, in 1.03 times the memory (docs/results/speed.md).

@@ -6,7 +6,7 @@
 #
 # Data: WIT3 (Cettolo et al. 2012), fairseq's copy (no published checksum; download not tried here).
 # The test set is dev2010, dev2012, tst2010, tst2011 and tst2012 together (6,750 pairs). --data DIR
-# has de-en.tgz, or {train,valid,test}.{de,en}, plain or .gz.
+# has de-en.tgz, or {train,valid,test}.{de,en}, plain or .gz (valid must be there; it validates nothing).
 # Text: as fairseq's recipe, lower-cased, tokenized, 1 to 175 tokens, ratio 1.5, every 23rd remaining
 # pair validates, joint BPE of 10,000 operations. (fairseq tokenizes first: abbreviations differ.)
 # Batch: 4,096 tokens with padding, about 1,000 updates an epoch; peak learning rate 5e-4 = lr-factor

@@ -12,7 +12,7 @@
 #   wikitext-103   vaswani_lm_base  words   64 x 512 = 32,768   50,000   400 to 511
 # Data (published checksums): Merity et al. 2016 (CC BY-SA), Mikolov et al. 2010, Karpathy 2015. --data
 # DIR has {train,valid,test}.txt, plain or .gz, or input.txt, whose first 90% train, next 5% validate.
-# Peak rate 2.5e-3 = lr-factor 0.9 x 128^-0.5 x 1000^-0.5; wikitext-103 5e-4. 5 states are averaged.
+# Peak rate 2.5e-3 = lr-factor 0.9 x 128^-0.5 x 1000^-0.5; ptb 1.4e-3, wikitext-103 5e-4. 5 states are averaged.
 # Published, not trained here: ptb 57.3 words' perplexity (Merity et al. 2017: 24M parameters, 500
 # epochs of averaged SGD, carried states); wikitext-103 30.46 (fairseq's transformer_lm, pre-norm).
 #

@@ -36,7 +36,7 @@ fi
 if [[ -n $data && -d $(find "$data" -type d -path '*/23' | sed -n 1p) ]]; then
   step trees python "$prep/trees.py" split "$data" --output "$work/raw"
 else
-  if [[ -z $data ]]; then data=$toy/trees; fi
+  if [[ -z $data ]]; then is_tiny || die "--data DIR: give a treebank (see --help)"; data=$toy/trees; fi
   for split in train valid test; do
     for file in "$data/$split".{mrg,ptb,trees,clean}{.gz,}; do if [[ -f $file ]]; then break; fi; done
     [[ -f $file ]] || die "$data: no $split.mrg, .ptb, .trees or .clean in it, plain or .gz"

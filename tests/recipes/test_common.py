@@ -305,7 +305,7 @@ def test_workers_on_a_cpu_share_its_cores(recipe, program, tmp_path, limit, flag
         *(("tiny", "amx_bf16", (), False), ("base", "amx_bf16", ("--float32",), False)),
         ("base", "GenuineIntel\n avx512_bf16", (), False),
         ("base", "AuthenticAMD\n avx512_bf16", ("--", "--bf16"), False),
-        ("big", "AuthenticAMD\n avx512_bf16", (), True),
+        ("big_en_fr", "AuthenticAMD\n avx512_bf16", (), True),
     ],
 )
 def test_base_on_a_cpu_trains_in_bfloat16_where_it_is_fast(
@@ -462,11 +462,14 @@ def test_every_recipe_prints_its_commands_and_its_help(name, tmp_path):
     data = {"own_text": ("--train", "a.de", "a.en")}
     data["seq2seq"] = ("--data", tmp_path, "--nbest", ".")
     data["translation_as_completion"] = ("--data", tmp_path)
+    data["parsing"] = ("--data", REPO / "data-prep" / "toy" / "trees")
     arguments = data.get(name, ())
     for file in arguments[1:3] if name == "own_text" else ("valid.nbest", "test.nbest"):
         (tmp_path / file).touch()
     done = run_bash(script, "--dry-run", "--cpu", "--work", work, *arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    if name in data:  # which it needs
+        assert_one_line_error(run_bash(script, "--dry-run", cwd=tmp_path), "give ")
     until = ("--until", done.stdout.partition(":")[0], *arguments)
     assert run_bash(script, "--dry-run", *until, cwd=tmp_path).stdout.count("\n") == 1
     assert not work.exists()
