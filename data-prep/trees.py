@@ -5,8 +5,7 @@
     trees.py split TREEBANK3 --output wsj
 
 Inputs are Penn Treebank bracketings, plain or .gz, one per line or pretty-printed; a folder is read
-with all treebank files below it. Outputs have one tree per line. A bad tree ends the command, with
-its file and line.
+with all treebank files below it. Outputs have a tree a line. Errors name the file and line.
 
 `clean` removes empty elements, function labels, indices and gapping, and names the root TOP.
 `linearize` writes the words of a tree, and its symbols as `(TOP (S (NP XX XX ) (VP XX ) ) )`.

@@ -7,8 +7,7 @@
 
 `learn` counts all inputs together: both languages share one model. The text needs no tokenizer, and
 the output no detokenizer; `undo` gives back the characters of the text as they were. `dictionary`
-lists all pieces for fairseq-preprocess --srcdict, so that characters missing from the training text
-do not become <unk>.
+lists all pieces for fairseq-preprocess --srcdict, so that no character becomes <unk>.
 
 Kinds: unigram keeps the pieces that make the text most likely; bpe merges the most frequent pairs;
 likelihood merges pairs to make the text most likely, as published (slow beyond millions of words).

@@ -1,5 +1,6 @@
 """Beam search (section 6.1) against enumeration of every output."""
 
+import numpy as np
 import pytest
 import search_reference
 import torch
@@ -181,15 +182,17 @@ def eager_models():
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-@pytest.mark.parametrize("beam", [2, 4])
-def test_narrow_beam_is_the_plain_search(eager_models, alpha, beam):
+@pytest.mark.parametrize(("beam", "more"), [(2, {}), (4, {}), (4, {"unkpen": -12.0})])
+def test_narrow_beam_is_the_plain_search(eager_models, alpha, beam, more):
     """Hypothesis for hypothesis; later ends displace earlier ones, and the list gets full."""
     task = make_translation_task(20)
     words = [token for token in range(24) if token not in (PAD, EOS)]
+    gain = np.eye(24)[UNK] * -more.get("unkpen", 0.0)
     for model, functions in eager_models:
-        found = search(task, [model], SHORT_SOURCES, None, beam=beam, lenpen=alpha, max_len_b=5)
+        args = {"beam": beam, "lenpen": alpha, "max_len_b": 5}
+        found = search(task, [model], SHORT_SOURCES, None, **args, **more)
         for source, function, hypotheses in zip(SHORT_SOURCES, functions, found, strict=True):
-            limit = len(source) + 1 + 5
+            limit, function = len(source) + 1 + 5, lambda x, f=function: np.add(f(x), gain)
             expected = search_reference.beam_search(function, words, EOS, beam, limit, alpha)
             assert len(hypotheses) == beam
             assert_same(outputs_of(hypotheses), [(o.tokens, o.score) for o in expected])

@@ -91,12 +91,13 @@ def test_samples_follow_their_distribution(top_k, top_p, rows):
     torch.manual_seed(3)
     logits = torch.tensor([0.5, 2.0, -1.0, 1.2, 0.0, -0.3])
     log_p = logits.log_softmax(0)
+    log_p[3] = -math.inf  # forbidden
     so_far = torch.full((5000, rows), -2.0)
     many = log_p.expand(5000, rows, -1)
     found = hypotheses.sampled_candidates(many, so_far, 8, top_k, top_p, None)
     assert found.tokens.shape == (5000, 8, 1) and not found.beams.any()
     frequency = np.bincount(found.tokens.flatten().numpy(), minlength=6) / 40000
-    expected = truncated(log_p.exp().tolist(), top_k, top_p)
+    expected = truncated(log_p.softmax(0).tolist(), top_k, top_p)
     assert np.abs(frequency - expected).max() < 0.0125
     assert all(f == 0 for f, p in zip(frequency, expected, strict=True) if p == 0)
     torch.testing.assert_close(found.log_probabilities, log_p[found.tokens] - 2.0)

@@ -1,10 +1,8 @@
 """The recurrent and one-layer models as a search takes them; see `search/models.py`.
 
-A recurrent model's step reads one token, from the states so far. The one-layer model reads the
-whole text again.
+A recurrent model's step reads one token; the one-layer model's reads the whole text again.
 
-Axes: B sentences or texts, W beams, R = B W rows, S source length, T tokens so far, D width,
-V vocabulary.
+Axes: B sentences or texts, W beams, R = B W rows, S source length, T tokens, D width, V types.
 """
 
 import sys

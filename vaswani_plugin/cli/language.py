@@ -202,8 +202,7 @@ def complete(
             --max-new-tokens.
         format: json: one object per prompt with line, prompt, prompt_tokens (those that were read)
             and completions (text, score, tokens, token_scores, ended); the logarithms are
-            natural and after --temperature, the last one is that of </s> if the model ended the
-            text.
+            natural and after --temperature, the last one is of </s> if the model ended the text.
     """
     from vaswani_plugin.inference.language_model import LanguageModel
 

@@ -134,8 +134,7 @@ def require_equal(
 ) -> None:
     """Refuse an export that computes something else than the model's own `forward`, in float32.
 
-    `their_log_p` loads what was written and returns the same as `Pairs.log_p`. The pairs are random
-    ones.
+    `their_log_p` loads what was written and returns the same as `Pairs.log_p`. Pairs are random.
     """
     pairs = random_pairs(model) if pairs is None else pairs
     if isinstance(model, EncoderDecoder):

@@ -190,7 +190,8 @@ def stock_model(
         lengths = cfg.max_source_positions, cfg.max_target_positions
         for side, rows in zip(SIDES, lengths, strict=True):
             table = sinusoids(torch.arange(rows, device=like.device), cfg.d_model)
-            weights[f"{side}.positions.weight"] = table.to(like.dtype)
+            dtype = torch.promote_types(like.dtype, torch.float32)  # as our models keep it
+            weights[f"{side}.positions.weight"] = table.to(dtype)
     named = exported_model.to_fairseq_weights(weights)
     for side in SIDES:
         named[f"{side}.version"] = torch.tensor([3.0], device="cpu")

@@ -87,8 +87,7 @@ class VaswaniAdam(FairseqOptimizer):
     ) -> Tensor:
         """Scale the gradients to a total norm of at most `max_norm`, unless it is 0; few kernels.
 
-        `aggregate_norm_fn` combines the norm with those of other workers, or checks it. Returns the
-        norm before scaling.
+        `aggregate_norm_fn` combines it with other workers', or checks it. Returns it unscaled.
         """
         grads = [p.grad for p in self.params if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(grads)

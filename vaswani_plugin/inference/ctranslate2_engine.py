@@ -137,7 +137,7 @@ class CTranslate2Engine:
         """Hypotheses of a batch, without those that are empty or hold padding.
 
         CTranslate2 would also remove forbidden tokens from the softmax, unlike our search: only a
-        sentence of which no output remains is decoded again, with both forbidden.
+        sentence of which no output remains is decoded again, with both forbidden, and scored anew.
         """
         # Greedy search has no use for patience: all hypotheses would be the same.
         patience = PATIENCE if options.beam > 1 else 1
@@ -153,7 +153,7 @@ class CTranslate2Engine:
             max_decoding_length=max(map(self._limit, sources)),
             min_decoding_length=1 if forbid else 0,
             suppress_sequences=[[PADDING]] if forbid else None,
-            return_scores=True,
+            return_scores=not forbid,
             return_end_token=True,
             return_attention=align,
             max_batch_size=1 if align else 0,
@@ -168,11 +168,11 @@ class CTranslate2Engine:
         limit, every = self._limit(source), enumerate(result.hypotheses)
         usable = [(n, tokens) for n, tokens in every if tokens != [END] and PADDING not in tokens]
         ended = [(n, t) for n, t in usable if t[-1] == END and len(t) <= limit]
-        if ended:
-            outputs = [(n, tokens[:-1]) for n, tokens in ended]
+        # Where no hypothesis is finished, end it at the limit, as our search does.
+        outputs = [(n, t[:-1]) for n, t in ended] or [(n, t[: limit - 1]) for n, t in usable]
+        if ended and result.scores:
             totals = [result.scores[n] for n, _ in ended]
-        else:  # no hypothesis is finished: end it at the limit, as our search does
-            outputs = [(n, tokens[: limit - 1]) for n, tokens in usable]
+        else:
             totals = list(map(sum, self._token_scores(source, [each for _, each in outputs])))
         scored = [
             (total / length_penalty(len(tokens) + 1, options.lenpen), n, tokens)

@@ -147,8 +147,7 @@ class LanguageModel(Pretrained):
                 next line until the text is cut.
             progress: show a bar on standard error.
             options: of `Options`, such as sampling=True, top_p=0.9. The samples of the n-th
-                prompt depend only on the seed, n and the prompt; prompts are then completed one by
-                one, not in batches.
+                prompt depend on the seed, n and the prompt alone: they are completed one by one.
 
         Returns:
             An iterator. An error of a prompt, or of the stream, is raised after the prompts before

@@ -3,8 +3,7 @@
 The folder holds three graphs, as Optimum names them: the encoder, the decoder for the first token,
 and the decoder that continues with cached keys and values.
 
-Axes: B sentences, W beams, R = B W rows, S source length, T target length, D d_model, H heads,
-V vocabulary.
+Axes: B sentences, W beams, R = B W rows, S, T source, target lengths, D width, H heads, V types.
 """
 
 from collections.abc import Mapping

@@ -8,6 +8,7 @@ result holds for the functions of `modules`, and the leaf's classes, options, sh
 
 import copy
 import logging
+import threading
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
@@ -26,6 +27,7 @@ Trial = Callable[[Any], list[Tensor | None]]
 
 _OF_EVERY_MODULE = frozenset(vars(nn.Module())) - {"training"}
 _proven: dict[Hashable, bool] = {}
+_LOCK = threading.RLock()  # of the process's random state
 
 
 def is_touched(part: nn.Module) -> bool:
@@ -93,7 +95,7 @@ def is_proven(
     key = key, equations()
     if key not in _proven:
         results = []
-        with torch.device("cpu"), torch.random.fork_rng(devices=()), torch.no_grad():
+        with _LOCK, torch.device("cpu"), torch.random.fork_rng(devices=()), torch.no_grad():
             torch.default_generator.manual_seed(5)
             try:
                 for leaf in leaves():

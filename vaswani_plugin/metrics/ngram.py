@@ -3,8 +3,7 @@
 The n-gram model is interpolated modified Kneser-Ney (Chen & Goodman 1999): a discount D_1, D_2 or
 D_3+ is subtracted from each count, and the discounted mass of a context goes to the next lower
 order, which counts the different contexts of an n-gram. The lowest order interpolates with the
-uniform distribution. Order 1 is a unigram model with absolute discounting, order 0 the uniform
-distribution.
+uniform distribution. Order 1 is a unigram model with absolute discounting, order 0 is uniform.
 
 No maintained library does this for millions of words in Python: nltk's `KneserNeyInterpolated`
 takes a day for wikitext-2, and the kenlm package does not estimate models.

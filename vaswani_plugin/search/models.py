@@ -5,8 +5,7 @@ reads the next token's logits, and keeps the sentences that go on (`keep`). A Tr
 its own `forward`: with the leaves and the cache of `kernels` where these are proven, or else with
 a plain cache. A language model's answers are in `text_model.py`.
 
-Axes: B sentences or texts, W beams, R = B W rows, S source length, T tokens so far, D d_model,
-V vocabulary.
+Axes: B sentences or texts, W beams, R = B W rows, S source length, T tokens, D d_model, V types.
 """
 
 import math

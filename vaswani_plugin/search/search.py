@@ -370,7 +370,8 @@ class BeamSearch:
         """
         best_open = self.log_p.unflatten(1, (self.groups, -1)).amax(dim=2).flatten()
         limits = self.limits.repeat_interleave(self.groups)
-        done = self.rules.done(self.finished.rank, best_open, step, limits)
+        best = best_open + max(0.0, -self.options.unkpen) * (limits - step)  # `<unk>` may gain
+        done = self.rules.done(self.finished.rank, best, step, limits)
         self.finished.done |= done | limits.le(step) | best_open.eq(-torch.inf)
         is_last = step == self.last_step
         if not (is_last or self.is_check_due):

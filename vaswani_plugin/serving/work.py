@@ -73,8 +73,7 @@ class _Request:
 class Batcher:
     """Decodes pieces of many requests in common batches, in a thread of its own.
 
-    `decode` returns the result of each piece, one call at a time. `busy_since`: monotonic seconds;
-    None between batches.
+    `decode` gives each piece's result, one call at a time. `busy_since`: monotonic seconds or None.
     """
 
     def __init__(
