@@ -107,8 +107,7 @@ def test_the_loader_registers_and_patches(expected):
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_gives_the_same_state(way, expected, tmp_path):
     """In any folder."""
-    found = run(f"{STATE}\n{WAYS[way]}\n{SHOW}", tmp_path)
-    assert comparable(found) == comparable(expected)
+    assert comparable(run(f"{STATE}\n{WAYS[way]}\n{SHOW}", tmp_path)) == comparable(expected)
 
 
 def test_each_public_name_is_there():

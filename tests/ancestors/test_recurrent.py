@@ -21,8 +21,7 @@ def exact(make, *args, **options):
 
 
 def random(*shape, seed=2):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, dtype=torch.float64, generator=generator)
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def encode(encoder, x, padding):

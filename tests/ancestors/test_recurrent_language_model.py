@@ -86,8 +86,7 @@ def test_locked_dropout_drops_the_same_elements_in_all_steps():
 
 def test_word_dropout_drops_a_word_wherever_it_stands():
     torch.manual_seed(3)
-    tokens = torch.arange(60).repeat(3, 2)
-    y = word_dropout(torch.ones(3, 120, 4), tokens, 60, 0.4, training=True)
+    y = word_dropout(torch.ones(3, 120, 4), torch.arange(60).repeat(3, 2), 60, 0.4, training=True)
     by_word = y.reshape(3, 2, 60, 4)
     assert (by_word == by_word[:1, :1, :, :1]).all()
     assert y.eq(0).double().mean() == pytest.approx(0.4, abs=0.2)

@@ -90,7 +90,6 @@ def test_a_picture_shows_words_and_labels_as_text(tmp_path):
 
 
 def test_one_placeholder_for_all_tags(parse, tmp_path):
-    model = write_parser_bundle(tmp_path, keep_tags=False)
-    _, out, _ = parse([LINES[0]], model=model)
+    _, out, _ = parse([LINES[0]], model=write_parser_bundle(tmp_path, keep_tags=False))
     tree = parse_tree(out)
     assert {leaf.tag for leaf in leaves(tree)} == {"XX"} and words(tree) == LINES[0].split()

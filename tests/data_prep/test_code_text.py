@@ -65,8 +65,7 @@ def read_back(folder: Path, split: str) -> list[list[str]]:
 def test_text_comes_back_from_the_binary_files(text, run, coding):
     merges = ("--operations", 20) if coding == "bpe" else ()
     output = run(text, "--coding", coding, *merges)
-    settings = read_settings_file(text / "bin" / "preprocessing.json")
-    pipeline = Pipeline(settings, text / "bin")
+    pipeline = Pipeline(read_settings_file(text / "bin" / "preprocessing.json"), text / "bin")
     for split, lines in TEXT.items():
         units = read_back(text / "bin", split)
         assert [line[-1] for line in units] == ["</s>"] * len(lines)

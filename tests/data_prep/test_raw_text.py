@@ -184,8 +184,7 @@ def test_sentences_end_at_stops():
 def test_summaries_that_are_written_are_read(tmp_path):
     examples = [Example(["A a.", "B."], ["s", "t"]), Example([], ["s"]), Example(["a"], [])]
     examples += [Example(["\u2028".join("cd")], ["u"])]
-    written = write_examples(iter(examples), str(tmp_path / "test"))
-    assert written == (2, 2)
+    assert write_examples(iter(examples), str(tmp_path / "test")) == (2, 2)
     assert (tmp_path / "test.article").read_text("utf-8") == "A a. B.\nc\u2028d\n"
     assert (tmp_path / "test.summary").read_text("utf-8") == "s\nu\n"
     found = list(read_examples(str(tmp_path / "test.jsonl")))

@@ -52,8 +52,7 @@ def test_a_decoder_advances(name, window, make):
         beams.step(tokens(3, 1), None)  # as `BeamSearch` tells the models
         for _ in range(STEPS):
             beams.step(tokens(3, BEAM), tokens(3, BEAM))
-            shape = (2, BEAM, len(task.target_dictionary))
-            assert beams.logits(slice(1, 3)).shape == shape
+            assert beams.logits(slice(1, 3)).shape == (2, BEAM, len(task.target_dictionary))
 
 
 class _Waits(TorchDispatchMode):

@@ -71,8 +71,7 @@ def alone(flags_of_tasks, tmp_path_factory) -> Training:
 def test_two_workers_are_one_that_collects_two_batches(flags_of_tasks, task, tmp_path):
     flags = (*flags_of_tasks[task], *NO_DROPOUT, "--max-update", FEW)
     one = train(tmp_path / "one", *flags, "--update-freq", 2)
-    two = train(tmp_path / "two", *flags, workers=2)
-    assert_same_training(one, two)
+    assert_same_training(one, train(tmp_path / "two", *flags, workers=2))
 
 
 @pytest.mark.parametrize(
@@ -96,8 +95,7 @@ def test_a_projection_of_its_own(flags_of_tasks, backend, unused, tmp_path):
     flags = (*flags_of_tasks["translation"], *NO_DROPOUT, "--share-embeddings", "none")
     flags = (*flags, "--max-update", FEW, *unused)
     one = train(tmp_path / "one", *flags, "--update-freq", 2)
-    two = train(tmp_path / "two", *flags, "--ddp-backend", backend, workers=2)
-    assert_same_training(one, two)
+    assert_same_training(one, train(tmp_path / "two", *flags, "--ddp-backend", backend, workers=2))
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -18,8 +18,7 @@ Weights = dict[str, torch.Tensor]
 
 
 def write(path: Path, model: Weights, **more: object) -> Path:
-    state = {"cfg": {"model": CONFIG}, "model": model} | more
-    save_checkpoint(state, path)
+    save_checkpoint({"cfg": {"model": CONFIG}, "model": model} | more, path)
     return path
 
 

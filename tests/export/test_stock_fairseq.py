@@ -89,8 +89,7 @@ def convert(state: dict, task: SimpleNamespace) -> tuple[dict, dict]:
     options = conversion.stock_options(state)
     config = conversion.our_config(options)
     dictionaries = task.source_dictionary, task.target_dictionary
-    weights = conversion.import_weights(state, options, *dictionaries)
-    return weights, config
+    return conversion.import_weights(state, options, *dictionaries), config
 
 
 def imported(state: dict, task: SimpleNamespace) -> VaswaniTransformer:

@@ -117,8 +117,7 @@ def test_a_resumed_halving_goes_on_exactly(stop):
     resumed.step_update(epoch * 100)
     resumed.step_begin_epoch(1)  # as after --reset-dataloader
     assert resumed.step_update(epoch * 100) == 0.7
-    rest = train(resumed, 8, 100, first=epoch + 1)
-    assert rest == expected[epoch * 100 :]
+    assert train(resumed, 8, 100, first=epoch + 1) == expected[epoch * 100 :]
 
 
 def test_an_epoch_with_more_updates_than_the_others_is_one_epoch():

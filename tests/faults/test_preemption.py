@@ -96,8 +96,7 @@ def test_a_second_interrupt_ends_at_once(start, tmp_path):
 
 
 def test_a_finished_training_is_finished(start, tmp_path):
-    run = start(tmp_path / "run", fault=signalled_in("clip_grad_norm", 14))
-    assert run.wait() == 0
+    assert start(tmp_path / "run", fault=signalled_in("clip_grad_norm", 14)).wait() == 0
     assert forks.updates_in(tmp_path / "run" / "checkpoint_last.pt") == 14
 
 

@@ -19,8 +19,7 @@ SENTENCES = [" ".join(linearize(parse_tree(tree))[0]) for tree in TREES[:TESTED]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     """Of a decoder that also reads the next word."""
-    model = (*FLAGS, "--next-word")
-    return write_parser_bundle(tmp_path_factory.mktemp("parser"), model=model)
+    return write_parser_bundle(tmp_path_factory.mktemp("parser"), model=(*FLAGS, "--next-word"))
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +103,7 @@ def test_the_bundles_beam_and_the_papers_penalty(parser):
     require_same(parser.parse(some), parser.parse(some, beam=3, length_penalty=0.3))
     for one in parser.parse(some, length_penalty=0.9):
         (parse,) = one.parses
-        length = len(parse.symbols) + 1
-        expected = sum(parse.token_scores) / ((5 + length) / 6) ** 0.9
+        expected = sum(parse.token_scores) / ((5 + len(parse.symbols) + 1) / 6) ** 0.9
         assert parse.score == pytest.approx(expected, rel=1e-5)
 
 

@@ -55,8 +55,7 @@ def test_alone_together_and_in_any_order(translator):
                 assert mine.score == pytest.approx(its.score, abs=1e-4)
                 assert mine.token_scores == pytest.approx(its.token_scores, abs=1e-4)
     order = random.Random(2).sample(range(len(TEXTS)), len(TEXTS))
-    shuffled = [TEXTS[n] for n in order]
-    streamed = translator.stream(iter(shuffled), buffer=3, long="split", nbest=2)
+    streamed = translator.stream(iter([TEXTS[n] for n in order]), buffer=3, long="split", nbest=2)
     assert outputs(streamed) == [expected[n] for n in order]
 
 

@@ -63,8 +63,7 @@ def test_an_input_that_was_changed_in_place_is_noticed(library):
     """Autograd counts what is written into a saved tensor; a silent wrong gradient is worse."""
     torch.manual_seed(2)
     layer = OneDNNLinear(nn.Linear(16, 16))
-    norm = nn.LayerNorm(16)
-    x = norm(torch.randn(5000, 16))
+    x = nn.LayerNorm(16)(torch.randn(5000, 16))
     y = layer(x)
     x.mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
@@ -251,8 +250,7 @@ def test_a_product_goes_where_it_is_told(library, rows, with_bias):
     expected = F.linear(a, b, bias)
     torch.testing.assert_close(product(a, b, bias), expected, atol=2e-5, rtol=1e-5)
     room = torch.full((rows + 2, 7), 5.0)
-    y = product(a, b, bias, out=room[1:-1])
-    assert y.data_ptr() == room[1:].data_ptr()
+    assert product(a, b, bias, out=room[1:-1]).data_ptr() == room[1:].data_ptr()
     torch.testing.assert_close(room[1:-1], expected, atol=2e-5, rtol=1e-5)
     assert room[[0, -1]].eq(5).all()
     assert kernel.takes_onednn(a) is (library == "onednn" and rows >= LEAST_ROWS)

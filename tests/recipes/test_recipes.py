@@ -239,8 +239,7 @@ def test_sequence_to_sequence(tmp_path):
         (lists / f"{split}.nbest").write_text("".join(rows), encoding="utf-8")
     args = *"--pair en-de --seeds 1 --source-rows 200 --target-rows 200 --nbest".split(), lists
     args += "--data", lists, *few
-    done = run_recipe("seq2seq", work, *args)
-    assert "BLEU" in done.stdout
+    assert "BLEU" in run_recipe("seq2seq", work, *args).stdout
     assert {"forwards.json", "reversed.json", "ensemble.json"} < set(os.listdir(work))
     run_recipe("seq2seq", work, *"--from train-forwards --until train-forwards".split(), *args)
     assert len(list((work / "models").glob("forwards*"))) == 2, "it begins anew"

@@ -125,5 +125,4 @@ def test_a_search_is_done_when_no_continuation_can_beat_the_kept(alpha):
         for kept, is_done in ((best + 1e-5, True), (best - 1e-5, False), (-math.inf, False)):
             ranks = torch.tensor([[kept, -math.inf]], dtype=torch.float64)
             open_ones = torch.tensor([log_p], dtype=torch.float64), shortest - 2
-            found = rules.done(ranks, *open_ones, torch.tensor([longest - 1]))
-            assert found.tolist() == [is_done]
+            assert rules.done(ranks, *open_ones, torch.tensor([longest - 1])).tolist() == [is_done]

@@ -32,8 +32,7 @@ def write_parser_bundle(
 ) -> Path:
     """Makes the bundle in `folder`/model and returns that; its data are in `folder`/bin."""
     for name, count in (("trees", len(TREES)), ("tested", TESTED)):
-        lines = "".join(f"{tree}\n" for tree in TREES[:count])
-        (folder / name).write_text(lines, encoding="utf-8")
+        (folder / name).write_text("".join(f"{tree}\n" for tree in TREES[:count]), encoding="utf-8")
     settings = TreeSettings(coding, keep_tags, True, "codes" if coding == "bpe" else None)
     files = {"train": "trees", "valid": "tested", "test": "tested"}
     splits = {split: [str(folder / name)] for split, name in files.items()}

@@ -190,8 +190,7 @@ def serve(
     with bound_socket(host, port) as listener:
         translator = load_translator(model, None, cpu, threads, fp16, bf16)
         beam = beam or translator.settings.beam or PAPER_DECODING["beam"]
-        service = Service(translator, beam, limits)
-        run(service, gate, listener, allow_origin or [], trusted_proxies)
+        run(Service(translator, beam, limits), gate, listener, allow_origin or [], trusted_proxies)
 
 
 @one_of("source", "corpus", required=True)

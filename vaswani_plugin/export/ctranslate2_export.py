@@ -111,8 +111,7 @@ def to_int8(spec: Any) -> None:
         sums = signs[..., :-1] + signs[..., 1:]  # of neighbours of one sign
         greatest = np.maximum(np.abs(rows).max(axis=1), sums.max(axis=(0, 2), initial=0))
         scale = np.float32(127) / np.where(greatest > 0, greatest, 127).astype(np.float32)
-        bytes_ = np.rint(rows * scale[:, None]).astype(np.int8)
-        setattr(owner, key, specs.NumpyVariable(bytes_))
+        setattr(owner, key, specs.NumpyVariable(np.rint(rows * scale[:, None]).astype(np.int8)))
         setattr(owner, f"{key}_scale", specs.NumpyVariable(scale))
 
     specs.visit_spec(spec, quantize)

@@ -89,8 +89,7 @@ class VaswaniAdam(FairseqOptimizer):
 
         `aggregate_norm_fn` combines it with other workers', or checks it. Returns it unscaled.
         """
-        grads = [p.grad for p in self.params if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(grads)
+        norm = torch.nn.utils.get_total_norm([p.grad for p in self.params if p.grad is not None])
         if aggregate_norm_fn is not None:
             norm = aggregate_norm_fn(norm)
         if max_norm > 0:

@@ -286,8 +286,7 @@ class LanguageModel(Pretrained):
         pipeline = self.pipeline
         coded = [pipeline.encode(line) for line in lines]
         tokens = number_by(self.dictionary, coded)
-        size = self.window_size(tokens_per_sample)
-        cut = windows(len(tokens.numbers), size, context_window)
+        cut = windows(len(tokens.numbers), self.window_size(tokens_per_sample), context_window)
         with progress_bar("tokens", progress, len(tokens.numbers)) as bar:
             scores = self.stream_scorer(tokens.numbers).static(cut, batch_tokens, bar.update)
         counts, _ = count_represented(lines, coded, pipeline)

@@ -64,8 +64,7 @@ def test_decoding_is_the_papers_unless_told(model, flags, expected):
 def test_a_configuration_that_no_parser_made_is_filled_up(model, caplog):
     """That of --eval-bleu-args, a checkpoint's, or Hydra's: fairseq's defaults are no choice."""
     task = make_translation_task(SYMBOLS)
-    args = argparse.Namespace(beam=2)
-    assert settings(task.build_generator([model], args)) == (2, 0.6, 1.0, 50)
+    assert settings(task.build_generator([model], argparse.Namespace(beam=2))) == (2, 0.6, 1.0, 50)
     for given in (GenerationConfig(), OmegaConf.structured(GenerationConfig)):
         assert settings(task.build_generator([model], given)) == (4, 0.6, 1.0, 50)
         assert "beam 4, lenpen 0.6, max_len_a 1" in caplog.text
@@ -113,8 +112,7 @@ def test_the_rest_is_fairseqs_and_the_log_says_so(model, caplog, penalty, option
     task = make_translation_task(SYMBOLS, length_penalty=penalty)
     args = argparse.Namespace(**options)
     extra = {"lm_model": model if vars(args).pop("lm_path", False) else None, "lm_weight": 1.0}
-    generator = task.build_generator([model], args, extra_gen_cls_kwargs=extra)
-    assert type(generator) is expected
+    assert type(task.build_generator([model], args, extra_gen_cls_kwargs=extra)) is expected
     lines = [record.getMessage() for record in caplog.records if "decodes" in record.getMessage()]
     assert len(lines) == (named is not None)
     assert named is None or lines[0].startswith(f"{named}")
