@@ -34,6 +34,8 @@ def text_data_bin(tmp_path_factory):
         ((*DEBUG, "--heads", "3"), "--heads 3 does not divide --d-model 32; choose heads that"),
         ((*DEBUG, "--bf16", "--amp"), "small updates would be lost"),
         ((*DEBUG, "--fp16", "--cpu"), "--fp16 needs a GPU: give --amp or --bf16"),
+        ((*DEBUG, "--store-ema"), "--store-ema moves shared weights once a name"),
+        ((*DEBUG, "--eval-bleu-args", '{"beem": 1}'), "beem is no option of fairseq-generate"),
         ((*DEBUG, "--best-checkpoint-metric", "bleu"), "bleu would keep the worst: add --max"),
         ((*DEBUG, *BEST, "chrf"), "metric chrf: validation has none: give --eval-bleu"),
         ((*DEBUG, *BEST, "accuracy"), "validation has none: give --report-accuracy"),
@@ -55,8 +57,8 @@ def text_data_bin(tmp_path_factory):
 def test_a_flag_that_makes_no_training(toy_data_bin, text_data_bin, flags, message):
     cfg = training_config(*flags).copy()
     cfg.task.data = str(toy_data_bin if TRANSLATION[1] in flags else text_data_bin)
-    task = tasks.setup_task(cfg.task)
     with pytest.raises(UserError, match=message):
+        task = tasks.setup_task(cfg.task)
         VaswaniTrainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
 
 

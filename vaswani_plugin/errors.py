@@ -53,6 +53,7 @@ THREADS = Range(int, lambda n: 1 <= n <= 1024, "from 1 to 1024")
 _COUNTS = "beam nbest samples batch_tokens buffer top_k sampling_topk max_new_tokens max_length"
 _NATURALS = "no_repeat_ngram no_repeat_ngram_size min_new_tokens context_window alternatives"
 RANGES: dict[str, Range] = dict.fromkeys((_COUNTS + " tokens_per_sample").split(), COUNT)
+RANGES |= dict.fromkeys(("longest_trained", "article_tokens", "summary_tokens"), COUNT)
 RANGES |= dict.fromkeys(_NATURALS.split(), NATURAL)
 RANGES |= {"top_p": PROBABILITY, "sampling_topp": PROBABILITY, "temperature": TEMPERATURE}
 RANGES |= {"lenpen": EXPONENT, "length_penalty": EXPONENT, "threads": THREADS, "seed": Range(int)}

@@ -150,13 +150,14 @@ def test_tokenized_output_is_recognized(files: dict, tmp_path: Path) -> None:
     assert scored(output)[0]["sacrebleu"] == 100.0
     done = vaswani("bleu", "--generate-output", output, "--tokenized")
     assert "are detokenized, its H lines are not" in done.error
+    output.write_text(generated(*[["\u2581It \u2581is \u2581go od"]] * 3))
+    assert "is of word pieces: undo" in vaswani("bleu", "--generate-output", output).error
 
 
 def test_damaged_references_are_named(files: dict, tmp_path: Path) -> None:
     """fairseq-generate writes <<unk>> for words of the reference that its dictionary lacks."""
     output, damaged = tmp_path / "gen", REFERENCES[1].replace("blaues", "<<unk>>")
-    golds = [REFERENCES[0], damaged, REFERENCES[2]]
-    output.write_text(generated(HYPOTHESES, HYPOTHESES, golds))
+    output.write_text(generated(HYPOTHESES, HYPOTHESES, [REFERENCES[0], damaged, REFERENCES[2]]))
     _, said = scored(output)
     assert f"1 of 3 lines of the T lines of {output} hold <<unk>>" in said
     assert "--reference FILE" in said

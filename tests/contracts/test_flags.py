@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.commands import vaswani
 from vaswani_plugin.cli.__main__ import COMMANDS, command_parser
+from vaswani_plugin.cli.translation import addresses
 
 PARSERS = {name: command_parser(name) for name in COMMANDS}
 ACTIONS = [
@@ -25,7 +26,7 @@ RANGES |= {"size": (1, 10**6), "seed": WHOLE, "threads": (1, 1024), "finite": (-
 RANGES |= {"non_negative": (0, MOST), "positive": (5e-324, MOST), "fraction": (0, 1)}
 RANGES |= {"probability": (5e-324, 1), "lenpen": (-10, 10), "temperature": (1e-4, 1e4)}
 """Least and greatest value of each type of flags; the first six are of whole numbers."""
-TYPES = {action.type for _, action in ACTIONS} - {str, Path}
+TYPES = {action.type for _, action in ACTIONS} - {str, Path, addresses}
 NUMBERS = st.one_of(
     st.integers().map(str),
     st.floats().map(str),

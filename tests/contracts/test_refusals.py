@@ -32,7 +32,8 @@ BAD = {
     f"{COMPLETE} --top-k 3 ba": "top-k and top-p go with sampling",
     f"{COMPLETE} --max-new-tokens 32 ba": "the model has 32 positions; give at most 31",
     "cost --hours 1": "--hours needs a rate: give --device or --teraflops",
-    "cost --teraflops 3": "--device and --teraflops go with --hours",
+    "cost --teraflops 3": "their rate go with --hours",
+    "cost --sentences 3": "--vocab, --sentences and --updates go with --arch",
     "curves {src}": "src: no training statistics in it",
     "curves {data}": "tensorboard --logdir",
     "curves {log} --label a b": "--label: 2 names for 1 logs",
@@ -47,6 +48,7 @@ BAD = {
     "lm --model {lm} --text {words} --tokens-per-sample 33": "32 posit",
     "lm --figure 1 bits --counts 1 2": "the unit of --figure is 'bits'; it must be bits-per-word",
     "lm --baselines --dynamic --text x --train-data x": "give --model DIR (--dynamic needs it)",
+    "lm --model {lm} --dynamic-rate 9 --text x": "--dynamic-decay go with --dynamic",
     "lm --model x --text x --train-data x": "--baselines and --train-data PATH, which it counts",
     "lm --figure a bits-per-word --baselines --train-data x --text x": "--figure a bits-per-word:",
     "lm --figure -3 bits-per-byte --counts 1 2": "-3: must be at least 0",
@@ -66,6 +68,8 @@ BAD = {
     "rouge --references {ref} --lead 1": "--lead needs a .jsonl",
     "summarize --model {lm} {words}": "was not trained to summarize",
     "translate --model {bundle} --cpu --fp16 {src}": "--fp16 needs a GPU",
+    "translate --model {bundle} {src} gone --output new": "gone: No such file",
+    "translate --model {bundle} --seed 1 {src}": "a seed goes with sampling",
 }
 
 

@@ -109,8 +109,7 @@ def test_whole_words(run):
 
 
 def test_parsed_trees_are_a_second_training_set(run, folder):
-    output = run("--operations", 30, "--also", folder / "also")
-    symbols, targets = read(output, "train1", "symbols")
+    symbols, targets = read(run("--operations", 30, "--also", folder / "also"), "train1", "symbols")
     trees = [*odd_trees(SIZES["also"], 1), parse_tree(NEW)]
     expected = [linearize(tree, True, True)[1] for tree in trees]
     assert [[symbols[n] for n in target[:-1]] for target in targets] == expected

@@ -119,8 +119,7 @@ def test_generate_finds_what_our_search_finds(exported):
     expected = [found[0].tokens.tolist() for found in search.run(sources)]
     rules = {"num_beams": 4, "length_penalty": 1.0, "early_stopping": True}
     rules |= {"max_new_tokens": LIMIT + 1, "forced_eos_token_id": ours.source.eos()}
-    seen = torch.ones_like(sources)
-    generated = model.generate(input_ids=sources, attention_mask=seen, **rules)
+    generated = model.generate(input_ids=sources, attention_mask=torch.ones_like(sources), **rules)
     pad = ours.target.pad()
     found = [[token for token in row[1:].tolist() if token != pad] for row in generated]
     # At the limit, Hugging Face counts the forced end as certain.

@@ -24,7 +24,7 @@ from vaswani_plugin.text.settings import (
 )
 
 RESULT = {
-    **{"recipe": "toy", "arch": "vaswani_tiny", "parameters": 1_234_567, "updates": 4_321},
+    **{"recipe": "toy", "arch": "vaswani_debug", "parameters": 1_234_567, "updates": 4_321},
     **{"tokens_per_second": 77_777, "wall_seconds": 88_888},
     "data": [{"file": "raw/train.en", "lines": 29_000}, {"file": "raw/a|b", "lines": 14}],
     "bleu": {
@@ -66,7 +66,7 @@ def test_every_section_has_its_facts(work):
     symbols = len((work / "model" / "dict.en.txt").read_text().split("\n")) - 1 + 4
     for section, facts in {
         "Model": (
-            *("`vaswani_tiny`", "| parameters | 1,234,567 |", "| d_model | 32 |", "| heads | 4 |"),
+            *("`vaswani_debug`", "| parameters | 1,234,567 |", "| d_model | 32 |", "| heads | 4 |"),
             f"| symbols of `dict.en.txt` | {symbols} |",
         ),
         "Text": ("| tokenizer | moses |", "| lowercase | True |"),
@@ -137,9 +137,16 @@ def test_the_command_completes_a_bundle_but_keeps_an_edited_card(work, capsys):
         assert (model / CARD).read_bytes() == edited
 
 
-@pytest.mark.parametrize("content", [{}, [], {"model": {}}])
+OTHER = {"recipe": "lm", "arch": "vaswani_lm_debug"}
+
+
+@pytest.mark.parametrize("content", [{}, [], {"model": {}}, OTHER])
 def test_json_of_another_kind_makes_no_card(work, content):
     (work / "result.json").write_text(json.dumps(content))
-    with pytest.raises(UserError, match=r"result\.json: not a recipe's result\.json"):
+    said = "of vaswani_lm_debug; the bundle's" if content == OTHER else "not a recipe's result"
+    with pytest.raises(UserError, match=rf"result\.json: {said}"):
         write_card(work / "model", work / "result.json")
+    (work / "model" / CONFIG).write_text("{}")  # of an export
+    with pytest.raises(UserError, match="of another program"):
+        write_card(work / "model")
     assert not (work / "model" / CARD).exists()

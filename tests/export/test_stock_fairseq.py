@@ -36,8 +36,7 @@ def stock_flags(**changes: Any) -> argparse.Namespace:
 def make_stock(task: SimpleNamespace, seed: int = 5, **changes: Any) -> TransformerModel:
     """A small stock Transformer in evaluation mode in which every weight counts."""
     torch.manual_seed(seed)
-    model = TransformerModel.build_model(stock_flags(**changes), task)
-    return shake(model).eval()
+    return shake(TransformerModel.build_model(stock_flags(**changes), task)).eval()
 
 
 def as_checkpoint(model: TransformerModel, **changes: Any) -> dict[str, Any]:
@@ -178,8 +177,7 @@ def ours_with(task: SimpleNamespace, **changes) -> tuple[VaswaniTransformer, dic
     model = shake(make_model(task, **changes))
     section = {"_name": "vaswani_debug", **SIZES, **changes, "d_k": None, "d_v": None}
     del section["initial_weights"]  # of which a stock checkpoint says nothing
-    state = {"cfg": {"model": section}, "model": model.state_dict()}
-    return model, state
+    return model, {"cfg": {"model": section}, "model": model.state_dict()}
 
 
 def exported(state: dict, **options) -> dict:

@@ -87,8 +87,7 @@ def test_resumes_on_another_device_from_older_checkpoints_too(bf16_config, monke
         for key in set(group) - {"lr", "betas", "eps", "weight_decay", "params"}:
             del group[key]
     monkeypatch.setattr(optimizer, "devices_of_fused_kernels", lambda: ["meta"])  # as on a GPU
-    parameter = torch.nn.Parameter(torch.empty_like(saved, device="meta"))
-    resumed = build(None, bf16_config, parameter)
+    resumed = build(None, bf16_config, torch.nn.Parameter(torch.empty_like(saved, device="meta")))
     resumed.load_state_dict(state)
     (state,) = resumed.optimizer.state.values()
     assert {name: (x.device.type, x.dtype) for name, x in state.items()} == dict.fromkeys(

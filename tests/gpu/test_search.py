@@ -15,8 +15,7 @@ SOURCES = [[5, 6, 7], [*range(8, 15)], [20], [9, 9, 9, 4], [30, 29, *range(4, 11
 
 def translate(device: torch.device, dtype: torch.dtype = torch.float32, **settings) -> list:
     task = make_translation_task(31, length_penalty=settings.pop("length_penalty", "paper"))
-    model = make_peaked_model(31).to(device, dtype)
-    generator = make_generator(task, [model], **settings)
+    generator = make_generator(task, [make_peaked_model(31).to(device, dtype)], **settings)
     sample = make_sample(SOURCES)
     inputs = {name: x.to(device) for name, x in sample["net_input"].items()}
     return generator.generate([], {"net_input": inputs})

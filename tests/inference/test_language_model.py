@@ -172,8 +172,7 @@ def test_a_stream_is_answered_as_it_comes(ours):
             read.append(number)
             yield toy.WORDS[number % 30]
 
-    stream = ours.stream(prompts(), buffer=4, max_new_tokens=3)
-    found = list(itertools.islice(stream, 6))
+    found = list(itertools.islice(ours.stream(prompts(), buffer=4, max_new_tokens=3), 6))
     assert len(read) == 8
     for one, other in zip(found, ours.complete(toy.WORDS[:6], max_new_tokens=3), strict=True):
         assert (one.prompt, one.best.text) == (other.prompt, other.best.text)

@@ -88,8 +88,7 @@ def test_pairs_that_do_not_fit_are_named(translator):
 
 
 def test_attention_is_that_of_a_full_pass(translator):
-    own = translator.pipeline.folder
-    model, task = load_by_fairseq(own)
+    model, task = load_by_fairseq(translator.pipeline.folder)
     attention = translator.attention("the cat and a bird", "the tired farmer")
     cross = attention.kinds["cross"]
     source = torch.tensor([[task.source_dictionary.index(token) for token in cross.keys]])

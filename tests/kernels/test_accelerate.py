@@ -1,5 +1,8 @@
 """One call makes a built model faster and changes nothing that anyone can see of it."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -229,3 +232,17 @@ def test_an_unknown_name_is_an_error(monkeypatch, text):
 def test_linear_layers_stay_where_pytorchs_library_is_the_faster(monkeypatch):
     monkeypatch.setattr(kernels, "chosen_library", lambda: "pytorch")
     assert OneDNNLinear not in kinds(accelerate(make_model()))
+
+
+def test_threads_prove_in_turn_and_leave_chance_as_it_was():
+    def trial(leaf):
+        time.sleep(0.01)
+        return [torch.rand(3)]
+
+    def prove(number):
+        return proof.is_proven(None, ("threads", number), "x", lambda: (1, 2), trial)
+
+    before = torch.get_rng_state()
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(prove, range(8)))
+    assert torch.equal(torch.get_rng_state(), before)

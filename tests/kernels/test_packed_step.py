@@ -36,8 +36,7 @@ def test_one_sentence_alone(task, sizes, length, memory):
     """It is folded into the weights, unless it is so long that this would cost more."""
     model = exact_model(task, **sizes)
     batch = random_batch(task, [(length, 1)])
-    encoded = model.encoder(batch["src_tokens"], known_lengths=np.array([length]))
-    beams = packed(model, encoded)
+    beams = packed(model, model.encoder(batch["src_tokens"], known_lengths=np.array([length])))
     beams.step(torch.full((1, 1), 2), None)
     assert all(isinstance(entry.read, memory) for _, entry in beams.cache.layers)
     for actual, expected in walk(model, batch, 12, [4], {5: [0]}, start=packed):
@@ -89,8 +88,7 @@ def test_beams_in_single_precision(task):
 def test_slots_that_no_beam_sees_are_dropped(task):
     """However long the outputs, beams with a common past keep little more than one copy of it."""
     model = exact_model(task)
-    batch = random_batch(task, LENGTHS)
-    beams = packed(model, model.encoder(batch["src_tokens"]))
+    beams = packed(model, model.encoder(random_batch(task, LENGTHS)["src_tokens"]))
     tokens = torch.full((3, 4), 5)
     first = torch.zeros(3, 4, dtype=torch.long)
     for step in range(60):

@@ -157,8 +157,7 @@ def test_borders_belong_to_the_bucket_that_they_name() -> None:
 
 
 def test_even_groups_keep_the_order_and_leave_out_what_has_no_value() -> None:
-    values = [9.6, -1.0, 1.0, 30.2, 2.0, 2.0, 70.0, 5.0]
-    buckets = bleu.group_evenly(values, 3)
+    buckets = bleu.group_evenly([9.6, -1.0, 1.0, 30.2, 2.0, 2.0, 70.0, 5.0], 3)
     assert [bucket.members for bucket in buckets] == [(2, 4), (5, 7), (0, 3, 6)]
     assert [bucket.label for bucket in buckets] == ["1-2", "2-5", "10-70"]
     assert [bucket.members for bucket in bleu.group_evenly([3.0, 1.0], 6)] == [(1,), (0,)]

@@ -46,8 +46,7 @@ def test_add_norm_is_layer_norm_of_the_sum():
 def test_dropout_is_on_the_sub_layer_and_not_on_the_residual():
     module = AddNorm(D, 0.999999).train()
     x = torch.randn(1, 4, D)
-    dropped = module(x, torch.randn(1, 4, D))
-    torch.testing.assert_close(dropped, module.norm(x), atol=1e-12, rtol=0)
+    torch.testing.assert_close(module(x, torch.randn(1, 4, D)), module.norm(x), atol=1e-12, rtol=0)
 
 
 def test_pre_norm():

@@ -73,8 +73,7 @@ def assert_same(actual, expected):
 
 
 def search(task, models, sources, words=WORDS, **args):
-    generator = make_generator(task, models, words, **args)
-    return generator.generate(models, make_sample(sources))
+    return make_generator(task, models, words, **args).generate(models, make_sample(sources))
 
 
 ENSEMBLES = {"one": ([1], []), "two": ([1, 2], [])}

@@ -84,8 +84,7 @@ def test_a_wide_beam_finds_the_best_tree_of_all():
     ensemble = [make_parser(words, symbols, seed) for seed in (1, 2)]
     source = [DOG, BARK, S]  # two words, four tokens with the end
     args = Namespace(beam=600, lenpen=0.3, max_len_a=1.0, max_len_b=4)
-    sample = make_sample([source])
-    best = task.build_generator(ensemble, args).generate(ensemble, sample)[0][0]
+    best = task.build_generator(ensemble, args).generate(ensemble, make_sample([source]))[0][0]
     log_p = as_function(ensemble, source)
     scores = {}
     for tree in all_trees(2, 8, MAX_OPENINGS, labels, tags, True):

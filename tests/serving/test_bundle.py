@@ -91,7 +91,10 @@ def test_attention(served, translator):
 def test_it_starts_with_flags_and_ends_by_ctrl_c_in_a_line(toy_bundle, tmp_path):
     (tmp_path / "keys").write_text("# ours\n\n abc \n")
     flags = ["--api-keys", str(tmp_path / "keys"), "--characters", "20", "--threads", "1"]
-    with running(command(toy_bundle, *flags)) as service:
+    with running(command(toy_bundle, *flags, "--allow-origin", "https://a.example/")) as service:
+        headers = {"Origin": "https://a.example"}
+        shown = httpx.get(f"{service.url}/languages", headers=headers, verify=False, timeout=300)
+        assert shown.headers["access-control-allow-origin"] == "https://a.example"
         assert service.events("ready")[0]["keys"] is True
         assert ask(service, q="The cat").status_code == 403
         assert ask(service, q="The cat", api_key="abc").status_code == 200
@@ -110,6 +113,8 @@ def test_what_is_wrong_is_one_line(toy_bundle, served, tmp_path):
         (["--api-keys", tmp_path / "keys"], "keys: no key in it"),
     ):
         assert place in vaswani("serve", "--cpu", "--port", 0, "--model", toy_bundle, *flags).error
+    proxies = ("--trusted-proxies", "127.0.0.1 10.0.0.1")
+    assert "invalid addresses value" in vaswani("serve", "--model", toy_bundle, *proxies).err
 
 
 def test_without_the_extra_it_says_how_to_get_it(toy_bundle, monkeypatch):

@@ -55,15 +55,13 @@ def walk(model, batch, steps, widths, keeps, symbols=20, start=plain):
     generator = torch.Generator().manual_seed(7)
     sources, sentences = batch["src_tokens"], batch["src_tokens"].size(0)
     known_lengths = sources.ne(model.encoder.padding_idx).sum(dim=1).numpy()
-    encoded = model.encoder(sources, known_lengths=known_lengths)
-    beams = start(model, encoded, max(widths))
+    beams = start(model, model.encoder(sources, known_lengths=known_lengths), max(widths))
     hypotheses, parents = torch.full((sentences, 1, 1), 2), None
     for step in range(steps):
         attention = beams.step(hypotheses[:, :, -1], parents)
         count, width, length = hypotheses.shape
         rows = hypotheses.reshape(count * width, length)
-        encoder_out = model.encoder(sources.repeat_interleave(width, 0))
-        logits, extra = model.decoder(rows, encoder_out)
+        logits, extra = model.decoder(rows, model.encoder(sources.repeat_interleave(width, 0)))
         shape = (count, width, -1)
         yield beams.logits(slice(None)), logits[:, -1].view(shape)
         yield beams.logits(slice(1, 2)), logits[:, -1].view(shape)[1:2]

@@ -55,8 +55,7 @@ def make_lstm_model(
     task: SimpleNamespace | None = None, seed: int = 1, **changes
 ) -> FairseqLanguageModel:
     """A `vaswani_lm_lstm`."""
-    values = {**LSTM_SIZES, **NO_DROPOUT, **changes}
-    return _exact("vaswani_lm_lstm", values, task, seed, size=0.5)
+    return _exact("vaswani_lm_lstm", {**LSTM_SIZES, **NO_DROPOUT, **changes}, task, seed, size=0.5)
 
 
 MAKERS = {"ours": make_language_model}

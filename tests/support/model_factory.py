@@ -76,8 +76,7 @@ def attention_weights(
 def make_stock_twin(model: VaswaniTransformer) -> TransformerModel:
     """fairseq's stock Transformer with the weights of `model`, which must use its sinusoids."""
     twin = {"positions": "sinusoidal-fairseq", "layer_norm_eps": 1e-5}
-    cfg = VaswaniTransformer.Config(**SIZES, **twin)
-    weights, options = stock_model(model.state_dict(), cfg)
+    weights, options = stock_model(model.state_dict(), VaswaniTransformer.Config(**SIZES, **twin))
     task = SimpleNamespace(
         source_dictionary=model.encoder.dictionary, target_dictionary=model.decoder.dictionary
     )

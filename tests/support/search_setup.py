@@ -41,8 +41,7 @@ def make_sample(sources: list[list[int]], left_pad: bool = True) -> dict:
     """fairseq's batch of these sources; the end of sentence is added, padding is on the left."""
     rows = [torch.tensor([*source, EOS]) for source in sources]
     padded = pad_sequence(rows, True, PAD, "left" if left_pad else "right")
-    lengths = torch.tensor([len(row) for row in rows])
-    inputs = {"src_tokens": padded, "src_lengths": lengths}
+    inputs = {"src_tokens": padded, "src_lengths": torch.tensor([len(row) for row in rows])}
     return {"id": torch.arange(len(rows)), "net_input": inputs}
 
 

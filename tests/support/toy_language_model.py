@@ -112,8 +112,7 @@ def bundle_of(checkpoint: Path, data: Path) -> Path:
     folder.mkdir()
     shutil.copy(checkpoint, folder / "model.pt")
     shutil.copy(data / "dict.txt", folder)
-    settings = TextSettings("words").to_json()
-    (folder / "preprocessing.json").write_text(settings, encoding="utf-8")
+    (folder / "preprocessing.json").write_text(TextSettings("words").to_json(), encoding="utf-8")
     return folder
 
 

@@ -34,8 +34,7 @@ def make_parsing_task(
     words: Dictionary, symbols: Dictionary, **changes: object
 ) -> VaswaniParsingTask:
     """The real task."""
-    cfg = OmegaConf.structured(VaswaniParsingConfig(**changes))
-    return VaswaniParsingTask(cfg, words, symbols)
+    return VaswaniParsingTask(OmegaConf.structured(VaswaniParsingConfig(**changes)), words, symbols)
 
 
 def make_parser(

@@ -126,6 +126,8 @@ def write_settings(folder, content) -> None:
         ({"tokenizer": ...}, "tokenizer: needed, as in tokenizer=VALUE"),
         ({"tokenizer": "mose"}, "tokenizer is 'mose': must be moses or none"),
         ({"beam": True}, "beam is True: must be a number or null"),
+        ({"beam": 0}, "beam is 0; it must be at least 1"),
+        ({"longest_trained": -3}, "longest_trained is -3; it must be at least 1"),
         ({"subwords": "subword-nmt"}, "subwords is subword-nmt, codes None"),
         ({"subwords": "subword-nmt", "codes": "gone"}, "gone does not exist"),
     ],

@@ -52,8 +52,7 @@ def word_dropout(x: Tensor, tokens: Tensor, vocabulary: int, p: float, training:
     """Drop embedded words (B, T, D): one that is dropped is so wherever it stands in the batch."""
     if not training or p == 0:
         return x
-    kept = F.dropout(x.new_ones(vocabulary), p)
-    return x * kept[tokens][:, :, None]
+    return x * F.dropout(x.new_ones(vocabulary), p)[tokens][:, :, None]
 
 
 class RecurrentLanguageModel(nn.Module):

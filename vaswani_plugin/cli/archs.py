@@ -79,8 +79,7 @@ def values_of(family: Family, row: Architecture) -> dict[str, Any]:
     """Every value of a row that is a flag of `fairseq-train`, by its name."""
     values = family.base | row.changes
     if "d_k" in values:
-        sizes = family.configuration(**row.changes)
-        values["d_k"], values["d_v"] = head_sizes(sizes)
+        values["d_k"], values["d_v"] = head_sizes(family.configuration(**row.changes))
     return values
 
 
@@ -118,6 +117,5 @@ def _cells(row: dict) -> dict[str, str]:
     cells = {"arch": row["arch"], "source": row["source"], "changes": changes}
     cells["parameters"] = f"{row['parameters']:,}"
     if printed := row["printed_parameters"]:
-        agrees = "yes" if row["agrees"] else "no"
-        cells |= {"printed": f"{printed // 1_000_000}M", "agrees": agrees}
+        cells |= {"printed": f"{printed // 1_000_000}M", "agrees": "yes" if row["agrees"] else "no"}
     return cells

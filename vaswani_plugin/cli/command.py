@@ -300,9 +300,9 @@ def text_lines(inputs: list[str] | None, output: Path | None = None) -> LocatedL
     """The lines of text files, or of standard input; writing `output` must replace none of them."""
     from vaswani_plugin.files.outputs import check_outputs
 
-    partial = output and f"{output}.part"  # see `open_output`
-    check_outputs("--output", [output, partial], inputs or [])
-    return LocatedLines(inputs or ["-"])
+    inputs = [path for path in inputs or ["-"] if path == "-" or os.stat(path)]  # or raise
+    check_outputs("--output", [output, output and f"{output}.part"], inputs)  # see `open_output`
+    return LocatedLines(inputs)
 
 
 def write_results(

@@ -79,6 +79,8 @@ def lm(
     """
     if not model and (dynamic or not (baselines or figure)):
         raise UserError("give --model DIR (--dynamic needs it), --baselines or --figure VALUE UNIT")
+    if not dynamic and (dynamic_rate, dynamic_decay) != (0.01, 0.001):
+        raise UserError("--dynamic-rate and --dynamic-decay go with --dynamic")
     if not text and (model or baselines or not counts):
         raise UserError("no text: give --text FILE")
     if counts and counts[0] > counts[1]:
@@ -103,8 +105,7 @@ def lm(
             from vaswani_plugin.inference.language_model import LanguageModel  # imports torch
             from vaswani_plugin.inference.language_model_scores import windows
 
-            device = chosen_device(cpu, threads)
-            loaded = LanguageModel.from_pretrained(model, device=device)
+            loaded = LanguageModel.from_pretrained(model, device=chosen_device(cpu, threads))
             names = "dictionary", "pipeline", "saw_lines_apart"
             known = {name: getattr(loaded, name) for name in names}
         scored = read_scored_text(text, **known)

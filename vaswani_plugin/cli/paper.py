@@ -111,8 +111,10 @@ def cost(
         target_length: tokens in a target sentence, padding included.
         updates: training updates (default: the paper's, 100,000, or 300,000 for vaswani_big).
     """
-    if hours is None and (device or teraflops):
-        raise UserError("--device and --teraflops go with --hours: cost is time x devices x rate")
+    if hours is None and (device or teraflops or devices > 1):
+        raise UserError("--devices and their rate go with --hours: cost is time x devices x rate")
+    if arch is None and (updates or (vocab, sentences) != (PAPER_VOCABULARY, 1000)):
+        raise UserError("--vocab, --sentences and --updates go with --arch")
     from vaswani_plugin.metrics import cost as report
 
     result: dict[str, Any] = {"paper": report.paper_trainings()}

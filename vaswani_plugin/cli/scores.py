@@ -91,8 +91,7 @@ def bleu(
             segments.warnings.append(NO_SPACES)
     for warning in segments.warnings:
         print(f"vaswani bleu: {warning}", file=sys.stderr)
-    split = compound_split or is_german
-    result = report.score(segments, lowercase, language, split, tokenizer)
+    result = report.score(segments, lowercase, language, compound_split or is_german, tokenizer)
     if source:
         result |= report.by_bucket(segments, lowercase, training_source, tokenizer)
     show(result, report.as_text(result), format)

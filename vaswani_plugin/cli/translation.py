@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,6 +24,11 @@ from vaswani_plugin.search.options import PAPER_DECODING
 if TYPE_CHECKING:
     from vaswani_plugin.inference.runner import Translation
     from vaswani_plugin.inference.translator import Translator
+
+
+def addresses(text: str) -> str:
+    """Check a list of addresses and networks, separated by commas; ValueError: it is none."""
+    return ",".join(str(ip_network(each.strip(), strict=False)) for each in text.split(","))
 
 
 @one_of("beam", "sampling")
@@ -154,7 +160,7 @@ def serve(
     bf16: bool = False,
     api_keys: Path | None = None,
     requests_per_minute: Count | None = None,
-    trusted_proxies: Annotated[str, "LIST"] | None = None,
+    trusted_proxies: Annotated[str, addresses, "LIST"] | None = None,
     allow_origin: Annotated[list[str], "append", "URL"] | None = None,
     characters: Count = 10_000,
     timeout: Annotated[float, positive, "SECONDS"] = 60.0,
@@ -187,10 +193,11 @@ def serve(
         raise UserError(f"{error}: vaswani serve needs pip install -e '.[serve]'") from error
     keys = None if api_keys is None else read_keys(api_keys)
     limits, gate = Limits(characters=characters, seconds=timeout), Gate(keys, requests_per_minute)
+    origins = [site.rstrip("/") for site in allow_origin or []]  # as browsers send them
     with bound_socket(host, port) as listener:
         translator = load_translator(model, None, cpu, threads, fp16, bf16)
         beam = beam or translator.settings.beam or PAPER_DECODING["beam"]
-        run(Service(translator, beam, limits), gate, listener, allow_origin or [], trusted_proxies)
+        run(Service(translator, beam, limits), gate, listener, origins, trusted_proxies)
 
 
 @one_of("source", "corpus", required=True)

@@ -288,8 +288,7 @@ def _openai_folder(model: Path, with_tokenizer: bool) -> _Folder:
         "vocab.json": dictionary.indices,
     }
     if with_tokenizer:
-        tokenizer = huggingface_tokenizer.text_tokenizer(model, settings, dictionary)
-        files["tokenizer.json"] = tokenizer
+        files["tokenizer.json"] = huggingface_tokenizer.text_tokenizer(model, settings, dictionary)
         config = huggingface_tokenizer.tokenizer_config(sizes.max_target_positions)
         files["tokenizer_config.json"] = config | {"bos_token": dictionary[EOS]}
     return _Folder(

@@ -137,8 +137,7 @@ def _ranges(characters: str) -> str:
     """The inside of a character class."""
     codes = set(map(ord, characters))
     starts = sorted(code for code in codes if code - 1 not in codes)
-    ends = sorted(code for code in codes if code + 1 not in codes)
-    pairs = zip(starts, ends, strict=True)
+    pairs = zip(starts, sorted(code for code in codes if code + 1 not in codes), strict=True)
     return "".join(rf"\x{{{a:X}}}" + rf"-\x{{{b:X}}}" * (b > a) for a, b in pairs)
 
 
@@ -211,8 +210,7 @@ def bpe_tokenizer(
         )
     words = moses_steps(source, settings.lowercase, settings.normalize_punctuation, settings.escape)
     pieces = map(_piece, dictionary.symbols[dictionary.nspecial :])
-    units_model = _bpe(pieces, _merges(model, settings))
-    tokenizer = _made(units_model, dictionary, f"$0 {dictionary[EOS]}")
+    tokenizer = _made(_bpe(pieces, _merges(model, settings)), dictionary, f"$0 {dictionary[EOS]}")
     invisible = normalizers.Replace(Regex(MEANINGLESS.pattern), "")
     tokenizer.normalizer = normalizers.Sequence([invisible, *words])
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -243,8 +241,7 @@ def text_tokenizer(model: Path, settings: TextSettings, dictionary: Dictionary) 
         symbol = Regex(r"(?<!\S)(?:<s>|<pad>|</s>|<sep>)(?!\S)")  # as in `make_coding`
         unknown = normalizers.Replace(symbol, dictionary[UNK])
         tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), unknown])
-        blanks = Regex(r"(?:(?!\n)[\s\x{1C}-\x{1F}])+")
-        split = pre_tokenizers.Split(blanks, "removed")
+        split = pre_tokenizers.Split(Regex(r"(?:(?!\n)[\s\x{1C}-\x{1F}])+"), "removed")
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([_LINES, split])
     elif settings.coding == "characters":
         tokenizer.normalizer = normalizers.NFC()

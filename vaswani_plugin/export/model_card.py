@@ -37,9 +37,14 @@ def write_card(folder: Path, result: Path | None = None) -> bool:
     README.md of another origin, or that was edited, stays.
     """
     settings, config = read_settings(folder), read_json(folder / CONFIG, "copy it again")
+    if "model" not in config:
+        raise UserError(f"{folder}: of another program; give the bundle that it was exported from")
     facts = None if result is None else read_json(result, "run the recipe's last stage again")
     if facts is not None and "recipe" not in facts:
         raise UserError(f"{result}: not a recipe's result.json, which is in its work folder")
+    arch, name = (facts or {}).get("arch"), config["model"].get("_name")
+    if arch and name and arch != name:
+        raise UserError(f"{result}: of {arch}; the bundle's model is {name}")
     dictionaries = {
         name: len(Dictionary.load(folder / name))
         for name in settings.files()
@@ -51,8 +56,7 @@ def write_card(folder: Path, result: Path | None = None) -> bool:
         signature = _SIGNATURE.search(old)
         if signature is None or signature[1] != _digest(old[: signature.start()]):
             return False
-    end = f"<!-- vaswani card, sha256 of the lines above: {_digest(text)} -->"
-    write_lines(path, [text, end])
+    write_lines(path, [text, f"<!-- vaswani card, sha256 of the lines above: {_digest(text)} -->"])
     return True
 
 

@@ -59,8 +59,7 @@ def stock_options(state: Checkpoint) -> argparse.Namespace:
     args = argparse.Namespace(**options)
     for side in ("source", "target"):  # checkpoints of 2018 have one limit for both
         if getattr(args, f"max_{side}_positions", None) is None:
-            limit = getattr(args, "max_positions", None) or 1024
-            setattr(args, f"max_{side}_positions", limit)
+            setattr(args, f"max_{side}_positions", getattr(args, "max_positions", None) or 1024)
     base_architecture(args)
     return args
 
@@ -267,8 +266,7 @@ def import_stock(
     digests = {"source": source.digest(), "target": target.digest()}
     task_state = {checkpoints.DIGESTS: digests, checkpoints.LANGUAGES: [*languages]}
     model, updates = {"_name": TRANSFORMER, **config}, checkpoints.updates_of(state) or 0
-    made = checkpoint_of(weights, model, task, updates, task_state)
-    save_checkpoint(made, output)
+    save_checkpoint(checkpoint_of(weights, model, task, updates, task_state), output)
     return config
 
 
@@ -285,8 +283,7 @@ def _compare(weights: Weights, cfg: Configuration) -> None:
         task = argparse.Namespace(source_dictionary=rows[0], target_dictionary=rows[1])
         stock = TransformerModel.build_model(argparse.Namespace(**options), task).eval()
         stock.load_state_dict(named)
-        lengths = pairs.source.ne(PAD).sum(dim=1)
-        return pairs.log_p(stock(pairs.source, lengths, pairs.previous)[0])
+        return pairs.log_p(stock(pairs.source, pairs.source.ne(PAD).sum(dim=1), pairs.previous)[0])
 
     exported_model.require_equal(FAIRSEQ, ours, log_p)
 

@@ -48,8 +48,7 @@ def read_run(log: Path, label: str | None, names: list[str]) -> Run:
     """
     curves = read_curves(read_lines(log, returns_inside=True), str(log))
     # Log intervals are finer than epochs, but a short run logs epochs alone.
-    epochs = curves.pop("train", [])
-    training = curves.pop("train_inner", epochs)
+    training = curves.pop("train_inner", curves.pop("train", []))
     series = {}
     for subset, curve in {"": training, **curves}.items():
         for name in names if not subset else [name for name in names if name in OF_VALIDATION]:

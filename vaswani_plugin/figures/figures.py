@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
 def check_plot_path(path: Path) -> None:
     """Check that a plot can be written, before its values are computed."""
-    figure = new_figure(1, 1)
-    known = figure.canvas.get_supported_filetypes()
+    known = new_figure(1, 1).canvas.get_supported_filetypes()
     if path.suffix[1:] not in known:
         raise UserError(f"{path}: a plot ends in .png or .svg (or {', '.join(sorted(known))})")
 

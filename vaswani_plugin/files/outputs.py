@@ -124,7 +124,7 @@ def open_output(path: Path | None) -> Iterator[Callable[[list[str]], None]]:
     """Yields a function that writes lines at once, for results that take long to make.
 
     A file is written as FILE.part and renamed at the end; after an error FILE.part is kept if it
-    holds lines, and a `UserError` tells so. None is standard output.
+    holds lines, and a note of the exception tells so. None is standard output.
     """
 
     def writer(stream: IO[bytes]) -> Callable[[list[str]], None]:
@@ -147,11 +147,11 @@ def open_output(path: Path | None) -> Iterator[Callable[[list[str]], None]]:
                 yield writer(stream)
             finally:
                 length = stream.tell()
-    except Exception as error:
-        if not length:
+    except BaseException as error:
+        if length:
+            error.add_note(f"; the lines before it are in {partial}")
+        else:
             partial.unlink()
-        elif isinstance(error, UserError):
-            raise UserError(f"{error}; the lines before it are in {partial}") from error
         raise
     os.replace(partial, path)
 

@@ -41,8 +41,8 @@ def exit_code(main: Callable[[], None], name: str) -> int:
     except BrokenPipeError:
         _silence_stdout()
         return 141
-    except KeyboardInterrupt:
-        print(f"{name}: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        print(f"{name}: interrupted{_notes(error)}", file=sys.stderr)
         return 130
     except (UserError, OSError, MemoryError) as error:
         if wants_traceback():
@@ -50,8 +50,12 @@ def exit_code(main: Callable[[], None], name: str) -> int:
         message = one_line(_named(error) if isinstance(error, OSError) else error)
         if isinstance(error, MemoryError):
             message = "out of memory: give shorter input"
-        print(f"{name}: error: {message}", file=sys.stderr)
+        print(f"{name}: error: {message}{_notes(error)}", file=sys.stderr)
         return 1
+
+
+def _notes(error: BaseException) -> str:
+    return "".join(getattr(error, "__notes__", ()))
 
 
 def _flush_stdout() -> None:

@@ -136,8 +136,7 @@ class TextCoder:
             else:
                 lines[-1].append(token)
         begun = " ".join(prompt.units).rpartition(LINE_END)[2].split()
-        before = self.decode(begun)
-        texts = [self.decode([*begun, *lines[0]])[len(before) :]]
+        texts = [self.decode([*begun, *lines[0]])[len(self.decode(begun)) :]]
         texts += [self.decode(line) for line in lines[1:]]
         text = "\n".join(texts)
         is_after_blank = prompt.text.endswith(" ") and not self.by_character
@@ -170,8 +169,7 @@ def complete(
     def leave_limit_unscored(log_p: Tensor, step: Step) -> None:
         """The end of a text at its limit costs nothing: a cut text's score has no such term."""
         if step.number >= least:
-            is_cut = limit_of[step.sentences] <= step.number
-            log_p[..., stop].masked_fill_(is_cut[:, None], 0.0)
+            log_p[..., stop].masked_fill_((limit_of[step.sentences] <= step.number)[:, None], 0.0)
 
     def continuation(hypothesis: Found, limit: int) -> Continuation:
         tokens = tuple(dictionary[token] for token in hypothesis.tokens.tolist()[:-1])

@@ -105,8 +105,7 @@ def fused_attention(
         if is_causal and query.size(-2) < key.size(-2):
             # PyTorch's `is_causal` takes queries for the first positions; here they are the last.
             mask = causal_mask(query.size(-2), key.size(-2), device=query.device)
-        causal = is_causal and mask is None
-        arguments = query, key, value, mask, dropout, causal
+        arguments = query, key, value, mask, dropout, is_causal and mask is None
         return F.scaled_dot_product_attention(*arguments, scale=scale), None
 
 

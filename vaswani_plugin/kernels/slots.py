@@ -103,8 +103,7 @@ class SlotCache(WholeSequence):
                     entry.stored = self.with_room(entry.stored[:, :, :used])
         if self.own_slots.size(0) != beams:
             self.own_slots = self.bias.new_full((beams, beams), -math.inf).fill_diagonal_(0)
-        new = self.own_slots.expand(self.bias.size(0), -1, -1)
-        self.bias = torch.cat((self.bias, new), dim=2)
+        self.bias = torch.cat((self.bias, self.own_slots.expand(self.bias.size(0), -1, -1)), dim=2)
         self.by_head.clear()
         self.mask = self.bias.eq(0)[:, None]  # (B, 1, W, N)
         positions = self.position[:, None]

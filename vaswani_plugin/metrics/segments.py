@@ -132,8 +132,7 @@ def read_segments(
     if generate_output is None:
         if hypothesis is None or references is None:
             raise UserError("--hypothesis needs --reference FILE")
-        name, hypotheses = hypothesis, list(read_text(hypothesis))
-        golds = list[list[str]]()
+        name, hypotheses, golds = hypothesis, list(read_text(hypothesis)), list[list[str]]()
     else:
         name = generate_output
         files = (*(references or ()), *([source] if source else ()))
@@ -165,6 +164,10 @@ def read_segments(
             )
     sources = None if source is None else _read_matching(source, name, hypotheses)
     sides = list(zip((str(name), *places), (hypotheses, *golds), strict=True))
+    for place, side in sides:
+        if not tokenized and all(line[:1] == "\u2581" for line in side):
+            advice = "undo them (--remove-bpe sentencepiece), or give --tokenized"
+            raise UserError(f"{place} is of word pieces: {advice}")
     warnings += decomposed(sides)
     standing = [place for place, side in sides if punctuation_stands(side)]
     if standing and not tokenized:

@@ -102,8 +102,7 @@ def sampled_candidates(
     if top_p > 0:
         kept, tokens = log_p.sort(dim=2, descending=True)
         probability = kept.softmax(dim=2)  # some tokens may be forbidden
-        before = probability.cumsum(dim=2) - probability
-        kept = kept.masked_fill(before >= top_p, -math.inf)
+        kept = kept.masked_fill(probability.cumsum(dim=2) - probability >= top_p, -math.inf)
     elif top_k > 0:
         kept, tokens = log_p.topk(min(top_k, log_p.size(2)), dim=2)
     else:

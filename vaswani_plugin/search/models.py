@@ -98,14 +98,12 @@ class EncoderDecoderModel(Model):
 
 def all_rows(sentences: Tensor, width: int) -> Tensor:
     """Return all rows of some sentences (B',) that have `width` rows each, (B' W,)."""
-    inside = torch.arange(width, device=sentences.device)
-    return (sentences[:, None] * width + inside).flatten()
+    return (sentences[:, None] * width + torch.arange(width, device=sentences.device)).flatten()
 
 
 def chosen_rows(places: Tensor, width: int) -> Tensor:
     """Return rows of each sentence as (B W',), given their places in it (B, W') and W."""
-    first = torch.arange(len(places), device=places.device)[:, None] * width
-    return (places + first).flatten()
+    return (places + torch.arange(len(places), device=places.device)[:, None] * width).flatten()
 
 
 class RowBeams(ABC):

@@ -110,6 +110,8 @@ class Options:
         """
         if self.sampling and (self.beam or 1) > 1:
             raise UserError("beam and sampling exclude each other")
+        if self.seed is not None and not self.sampling:
+            raise UserError("a seed goes with sampling")
         width = self.nbest if self.sampling else beam if self.beam is None else self.beam
         if self.nbest > width:
             raise UserError(

@@ -54,8 +54,7 @@ class SymbolTables:
         self.kind = torch.tensor(kinds, device="cpu")  # (V,)
         self.closed_by = torch.tensor(class_of, device="cpu")  # (V,), 0: is no opening symbol
         # Rows by what may come next: a class to close (0: none), the end, placeholders, openings.
-        shape = len(classes) + 1, 2, 2, 2, len(symbols)
-        banned = torch.ones(shape, dtype=torch.bool, device="cpu")
+        banned = torch.ones(len(classes) + 1, 2, 2, 2, len(symbols), dtype=torch.bool, device="cpu")
         for closed, class_number in classes.items():
             banned[class_number, ..., list(closed)] = False
         banned[:, 1, :, :, eos] = False

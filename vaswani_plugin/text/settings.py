@@ -23,7 +23,7 @@ from types import NoneType
 from typing import Any, Literal, get_args
 
 from vaswani_plugin import __version__
-from vaswani_plugin.errors import UserError
+from vaswani_plugin.errors import UserError, check_ranges
 from vaswani_plugin.files.lines import read_json
 from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, dictionary_names
 
@@ -187,6 +187,7 @@ def settings_from(content: dict[str, Any], kind: type[AnySettings] = Settings) -
             words = {NoneType: "null", str: "a text", int: "a number", bool: "true or false"}
             choices = " or ".join(words.get(choice, str(choice)) for choice in allowed)
             raise UserError(f"{field.name} is {value!r}: must be {choices}")
+    check_ranges(**vars(settings))
     if isinstance(settings, Settings) and (settings.codes is None) != (settings.subwords == "none"):
         values = f"subwords is {settings.subwords}, codes {settings.codes}"
         raise UserError(f"{values}: give both or neither")

@@ -73,8 +73,7 @@ def test_differing_dictionaries_share_only_the_decoder():
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_a_sentence_past_the_limit_is_refused_and_one_at_it_is_not(task, side):
     model = make_model(task, max_source_positions=9, max_target_positions=9)
-    at_the_limit = {"source": (9, 3), "target": (3, 9)}[side]
-    model(**random_batch(task, [at_the_limit]))
+    model(**random_batch(task, [{"source": (9, 3), "target": (3, 9)}[side]]))
     past = {"source": (10, 3), "target": (3, 10)}[side]
     with pytest.raises(ValueError, match="a sequence of 10 tokens; the model has 9 positions"):
         model(**random_batch(task, [past]))

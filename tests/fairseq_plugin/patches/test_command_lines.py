@@ -45,6 +45,8 @@ MISTAKE = "from vaswani_plugin.errors import UserError\nraise UserError('--d-k i
         (FAIRSEQ, "raise Exception('Size of sample #9 is invalid')", True),
         (COMMAND, "raise AssertionError('Must specify batch size with --max-tokens')", True),
         (COMMAND, "raise AssertionError('x')", False),
+        (COMMAND, "raise AssertionError('must contain the same number of examples')", True),
+        (COMMAND, "import fileinput\nnext(fileinput.input(['/no/such/file']))", True),
         (FAIRSEQ, "raise RuntimeError('[gloo/pair.cc:5] Connection closed by peer [::1]')", True),
         (FAIRSEQ, "import omegaconf\nomegaconf.OmegaConf.create({'a': '${b}'}).a", True),
     ],

@@ -1,6 +1,7 @@
 """fairseq's commands: their flags completed; a mistake ends in one line, warnings are silenced."""
 
 import argparse
+import fileinput
 import logging
 import re
 import sys
@@ -27,6 +28,8 @@ from vaswani_plugin.model.families import CLIPPING, LANGUAGE_MODELING
 
 FAIRSEQ = Path(fairseq.__file__).resolve().parent
 COMMANDS = FAIRSEQ.with_name("fairseq_cli")
+FILEINPUT = Path(fileinput.__file__).resolve()  # fairseq-interactive reads by it
+FOR_USERS = re.compile(r"--|same number of examples")  # a flag, or sides of a text
 LOST_WORKER = re.compile(r"gloo.*(closed by peer|[Tt]imed out|reset by peer)", re.DOTALL)
 """PyTorch's words where another worker has ended."""
 
@@ -40,12 +43,12 @@ def is_users_error(error: BaseException) -> bool:
         return False
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     origin = Path(frame.f_code.co_filename).resolve()
-    for_users = (
+    for_users = bool(
         isinstance(error, OSError)  # "Model file not found: ..."
         or type(error) in (ImportError, Exception)  # "Please install ...", "Size of sample #9 ..."
-        or (isinstance(error, (AssertionError, ValueError)) and "--" in str(error))  # names a flag
+        or (isinstance(error, (AssertionError, ValueError)) and FOR_USERS.search(str(error)))
     )
-    return for_users and (origin.is_relative_to(FAIRSEQ) or origin.is_relative_to(COMMANDS))
+    return for_users and not {FAIRSEQ, COMMANDS, FILEINPUT}.isdisjoint((origin, *origin.parents))
 
 
 def is_printed(error: BaseException) -> bool:

@@ -79,6 +79,9 @@ class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, T
     @classmethod
     def setup_task(cls, cfg: VaswaniTranslationConfig, **kwargs) -> "VaswaniTranslationTask":
         """Load the dictionaries; fairseq knows no language such as pt-BR by the files' names."""
+        known = {field.name for field in fields(GenerationConfig)}
+        if unknown := json.loads(cfg.eval_bleu_args or "{}").keys() - known:
+            raise UserError(f"--eval-bleu-args: {min(unknown)} is no option of fairseq-generate")
         is_chosen = cfg.source_lang is not None
         if is_chosen != (cfg.target_lang is not None):  # fairseq would take both from the names
             raise UserError("give both --source-lang and --target-lang, or neither")
@@ -196,9 +199,9 @@ class VaswaniTranslationTask(_common.AutocastOnCPU, _common.DictionaryDigests, T
             hint = "task.cfg.decoding_is_complete=True takes what it says"
             logger.warning(f"{ours}, where the configuration has fairseq's defaults; {hint}")
         extra = dict(extra_gen_cls_kwargs or {})
-        if len(models) > 1 and len(self.directions) > 1:
-            pairs = " and ".join(sorted(self.directions))
-            raise UserError(f"the checkpoints are of {pairs}: give those of one direction")
+        pair = f"{self.cfg.source_lang}-{self.cfg.target_lang}"
+        if others := self.directions - {pair}:  # those of a training are loaded later
+            raise UserError(f"a checkpoint is of {min(others)}: it can't translate {pair}")
         if getattr(args, "replace_unk", None) is not None:
             if getattr(args, "print_alignment", None) == "soft":
                 raise UserError("--replace-unk needs hard alignments: drop --print-alignment soft")
