@@ -2,7 +2,6 @@
 
     bundle.py --model averaged.pt --data-bin data-bin --pair en-de --output WORK/model \\
         codes=bpe/codes beam=4
-
     bundle.py --model averaged.pt --data-bin data-bin --output WORK/model beam=4
 
 KEY=VALUE says how raw text became the words of --data-bin:
@@ -41,6 +40,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.checkpoints import save_checkpoint
 from vaswani_plugin.files.lines import open_binary
 from vaswani_plugin.files.outputs import write_bytes_atomically, write_lines
+from vaswani_plugin.inference.bundle import MADE_FOR
 from vaswani_plugin.inference.checkpoints import load_checkpoint, naming, refuse_other_dictionaries
 from vaswani_plugin.text.binary import read_numbers
 from vaswani_plugin.text.bpe import join_bpe
@@ -108,6 +108,13 @@ def translation_settings(
         advice = "give --tokenized if what you translate is in the training's own tokens"
         value = f"{name}={str(getattr(settings, name)).lower()}"
         raise UserError(f"{value}, but {reason}: leave {name} out, or {advice}")
+    if lines:
+        plain = replace(settings, tokenizer="none", lowercase=False, normalize_punctuation=False)
+        text = (line.replace("<unk>", "") for line in lines)
+        units = {*" ".join(map(Pipeline(plain, Path()).encode, text)).split()}
+        known = Dictionary.load(data_bin / dictionary_names(source, target)["source"]).symbols
+        if len(units.difference(known)) > len(units) / 50:
+            raise UserError(f"codes={settings.codes}: of another model, as its dictionary shows")
     return settings
 
 
@@ -190,7 +197,8 @@ def make_bundle(model: Path, data_bin: Path, settings: AnySettings, output: Path
         elif not (copied.exists() and copied.samefile(path)):
             with open_binary(path) as stream, write_bytes_atomically(copied) as copy:
                 shutil.copyfileobj(stream, copy)
-    (output / SAFETENSORS).unlink(missing_ok=True)  # the former model's, by `vaswani card`
+    for former in (SAFETENSORS, *MADE_FOR.values()):  # the former model's
+        (output / former).unlink(missing_ok=True)
     write_lines(output / SETTINGS, [replace(settings, **names).to_json()])
     return [*files, SETTINGS]
 

@@ -32,8 +32,7 @@ class Flags(argparse.ArgumentParser):
 
     def number(self, flag: str, default: float | None, text: str, least: float = 1) -> None:
         """Adds a number of the type of `least`."""
-        added = self.add(flag, type=type(least), default=default, help=text)
-        self.least[added.dest] = least
+        self.least[self.add(flag, type=type(least), default=default, help=text).dest] = least
 
     def workers(self) -> None:
         """Adds --workers."""
@@ -62,5 +61,4 @@ def run(main: Callable[[Flags], None], description: str | None) -> None:
 
 def report(text: str, *outputs: str) -> None:
     """Prints a line for people, where no output is: one may be standard output."""
-    is_taken = set(programs.STANDARD_OUTPUT) & set(outputs)
-    print(text, file=sys.stderr if is_taken else sys.stdout)
+    print(text, file=sys.stderr if set(programs.STANDARD_OUTPUT) & set(outputs) else sys.stdout)

@@ -21,8 +21,6 @@ from vaswani_plugin.text.cleaning import short_hash
 # Larger groups are not held out: a test set of a few sentences and their paraphrases says little.
 LARGEST_GROUP = 6
 
-Pair = tuple[str, str]
-
 
 def loose_key(sentence: str) -> int:
     """Returns a hash that is equal for sentences with the same letters and digits."""
@@ -30,7 +28,7 @@ def loose_key(sentence: str) -> int:
     return short_hash("".join(filter(str.isalnum, text)) or sentence)
 
 
-def groups_of(pairs: list[Pair]) -> list[tuple[int, list[int]]]:
+def groups_of(pairs: list[tuple[str, str]]) -> list[tuple[int, list[int]]]:
     """Finds the groups of linked pairs: the smallest left key, and the pairs' numbers.
 
     Equal sentences on the left and on the right count as different ones.
@@ -51,7 +49,7 @@ def groups_of(pairs: list[Pair]) -> list[tuple[int, list[int]]]:
     return [(min(keys[n][0] for n in members), members) for members in groups.values()]
 
 
-def split(pairs: list[Pair], sizes: dict[str, int]) -> dict[str, list[Pair]]:
+def split(pairs: list[tuple[str, str]], sizes: dict[str, int]) -> dict[str, list[tuple[str, str]]]:
     """Returns the held-out sets by name, and the other pairs as "train".
 
     Groups are taken by their smallest key: a few new pairs change the sets little. Those of more
@@ -66,7 +64,7 @@ def split(pairs: list[Pair], sizes: dict[str, int]) -> dict[str, list[Pair]]:
                 raise UserError(f"--{name} {size}: only {total} pairs share no sentence with many")
             taken += small.pop(0)[1]
         place |= dict.fromkeys(taken, name)
-    splits: dict[str, list[Pair]] = {name: [] for name in (*sizes, "train")}
+    splits: dict[str, list[tuple[str, str]]] = {name: [] for name in (*sizes, "train")}
     for number, pair in enumerate(pairs):
         splits[place.get(number, "train")].append(pair)
     if not splits["train"]:

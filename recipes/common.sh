@@ -9,8 +9,7 @@
 #
 # A step that is done leaves WORK/.steps/NAME with its command and is skipped from then on; one that
 # was cut off runs again, and fairseq-train goes on from its last checkpoint by itself.
-set -euo pipefail
-unset CDPATH # with it, cd may print the folder
+set -euo pipefail && unset CDPATH # with it, cd may print the folder
 export LC_ALL=C PYTHONUTF8=1
 # Threads that wait must not spin: beside other work two spinning ones train at a tenth of the speed.
 export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-passive}"
@@ -56,7 +55,7 @@ languages() { # SRC-TGT: sets pair, source and target; names of BCP 47, whose ca
 }
 
 begin() { # ARGUMENT...: reads the options, makes the environment, takes the folder
-  local _name _given _path _words=("$@") _own=" work data scale from until continue minutes gpus nodes node_rank master ${options-} ${later-} "
+  local _name _given _kept _path _words=("$@") _own=" work data scale from until continue minutes gpus nodes node_rank master ${options-} ${later-} "
   root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
   toy=$root/data-prep/toy prep=$root/data-prep plugin=$root/vaswani_plugin
   work=$root/work/$recipe data='' scale=full from='' until='' continue='' finish='' minutes='' dry_run='' float32='' gpus='' nodes=1 node_rank=0 master=''
@@ -74,6 +73,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
     [[ $1 == --[a-z]* && $_own == *" $_name "* ]] || die "$1: no option of this recipe (see --help; flags of fairseq-train come after --)"
     (($# > 1)) || die "$1: needs a value"
     printf -v "$_name" %s "$2" && shift 2
+    [[ -z ${1-} || $1 == --* || " ${paths-} " == *" $_name "* ]] || die "$1: --${_name//_/-} takes one value: quote what has blanks"
     while (($#)) && [[ $1 != --* ]]; do printf -v "$_name" '%s\n%s' "${!_name}" "$1" && shift; done # --train FILE FILE
   done
   [[ $scale == full || $scale == tiny ]] || die "--scale $scale: must be tiny or full"
@@ -103,8 +103,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
   if [[ -n $finish ]] && { [[ -n $continue ]] || is_training "$from"; }; then die "--finish ends a training, --continue and --from go on with it or begin anew: give one of them"; fi
   if [[ -n ${pair-} ]]; then languages "$pair"; fi
   ((nodes == 1)) || [[ $master == *:* ]] || die "--nodes $nodes: needs --master HOST:PORT, the address of node 0"
-  workers=$((nodes * (gpus > 0 ? gpus : 1)))
-  if ((gpus == 0)); then cpu=1; fi
+  if ((gpus == 0)); then cpu=1 workers=$nodes; else workers=$((nodes * gpus)); fi
   if ((workers == 1)) && [[ " ${extra[*]-} " =~ \ --distributed-world-size[=\ ]([1-9][0-9]*)\  ]]; then workers=${BASH_REMATCH[1]}; fi
   if [[ -n $dry_run ]]; then return; fi
   trap ended EXIT
@@ -123,9 +122,10 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
   fi
   _given="--data $data --scale $scale"
   for _name in ${options-}; do _given+=" --${_name//_/-} ${!_name}"; done
-  _given+=" -- ${extra[*]-}"
-  [[ ! -f $work/.options || -z $(find "$work/.steps" -type f ! -name '*.inputs') || "$(<"$work/.options")" == "$_given" ]] ||
-    die "--work $work was made with other options ($(tr '\n' ' ' <"$work/.options")): give another folder"
+  _given+=" -- ${extra[*]-}" _kept=$(cat "$work/.options" 2>/dev/null || true)
+  [[ -n $(find "$work/checkpoints" "$work/models" -name '*.pt' 2>/dev/null) ]] || _kept="${_kept%% -- *} -- ${extra[*]-}" # no training has saved
+  [[ ! -f $work/.options || -z $(find "$work/.steps" -type f ! -name '*.inputs') || $_kept == "$_given" ]] ||
+    die "--work $work was made with other options ($(tr '\n' ' ' <<<"$_kept")): give another folder"
   printf '%s\n' "$_given" >"$work/.options"
 }
 
@@ -147,7 +147,7 @@ ended() { # says where a step failed or was stopped, and why
     say "stopped in step $current; $goes_on goes on there$(! is_training "$current" || echo ', with --finish it takes what is saved')" 2>&3 && return
   fi
   if [[ -s $log ]]; then tail -n 3 "$log" | cut -c 1-300 >&3; else df -P "$work" >&3; fi # the disk may be full
-  say "error: step $current ended with exit code $status (all it said: $log); $goes_on goes on there" 2>&3
+  say "error: step $current ended with exit code $status (all it said: $log); $( ((status == 2)) && echo "a corrected one" || echo "$goes_on") goes on there" 2>&3
 }
 
 attempt() { # COMMAND...: in a process group of its own, so that a signal reaches each process once

@@ -26,8 +26,7 @@ def call(*command: object, cwd: Path, **environment: str) -> str:
 
 def build(kind: str, folder: Path) -> Path:
     """The file that `build_wheel` or `build_sdist` makes of a folder."""
-    name = call(sys.executable, "-c", BUILD, kind, cwd=folder).split("\n")[-2]
-    return folder / name
+    return folder / call(sys.executable, "-c", BUILD, kind, cwd=folder).split("\n")[-2]
 
 
 @pytest.fixture(scope="module")

@@ -90,7 +90,8 @@ def test_the_checkpoint_may_lie_in_the_folder(parts, run, tmp_path):
     (parts / "averaged.pt").rename(output / "model.pt")
     before = (output / "model.pt").stat()
     command = arguments(parts, output, model="../model/model.pt")
-    for _ in range(2):
+    for name in ("model.bin", "encoder_model.onnx"):  # of former exports, which would be read
+        (output / name).touch()
         assert run(command) is None and content(output).keys() == NAMES
         assert (output / "model.pt").stat().st_ino == before.st_ino
     assert vaswani("card", "--model", output).code == 0
@@ -130,6 +131,8 @@ def test_the_training_text_completes_the_settings_and_contradicts_wrong_ones(par
     found = read_settings(tmp_path / "model")
     assert (found.lowercase, found.normalize_punctuation, found.beam) == (True, False, None)
     assert (found.tokenizer, found.subwords) == ("moses", "subword-nmt")
+    other = write_lines(parts / "other", ["#version: 0.2", "h e", "t he</w>", "o u"])
+    assert "of another model" in run([*given, f"codes={other}"])
     for change, part in {
         "tokenizer=none": "the training text is tokenized: leave tokenizer out",
         "subwords=none": f"codes {parts / 'codes'}: give both or neither",

@@ -40,8 +40,7 @@ def without_fences(text: str) -> str:
 
 def slug(heading: str) -> str:
     """The anchor that GitHub and MkDocs give a heading."""
-    plain = re.sub(r"[^\w\s-]", "", heading.replace("`", "").lower())
-    return re.sub(r"\s", "-", plain.strip())
+    return re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", heading.replace("`", "").lower()).strip())
 
 
 def anchors(page: Path) -> set[str]:

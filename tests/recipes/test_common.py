@@ -107,14 +107,19 @@ def test_of_a_long_line_the_beginning_is_told_and_of_half_a_file_nothing_left(re
     assert not (tmp_path / "-work ü" / "out").exists()
 
 
-def test_options(recipe):
+def test_options(recipe, tmp_path):
     assert recipe("step a false\n", "--name", "wrong").returncode == 1  # nothing is done
     steps = 'printf "%s|" "$name" "$files" "$scale" "$workers" "${extra[*]}"\nstep a true\n'
     done = recipe(steps, "--name", "two", "--files", "x y", "z", "--cpu", "--", "--seed", "2")
     assert done.stdout == "two|x y\nz|full|1|--seed 2|"
-    other = recipe(steps, "--name", "three", "--cpu")
-    assert "--files x y z --" in other.stderr
-    assert other.returncode == 1 and "made with other options" in other.stderr
+    same = ("--name", "two", "--files", "x y", "z", "--cpu", "--", "--seed", "3")
+    assert recipe(steps, *same).stdout.endswith("|--seed 3|")  # nothing is trained yet
+    (tmp_path / "-work ü" / "checkpoints").mkdir()
+    (tmp_path / "-work ü" / "checkpoints" / "checkpoint_1_2.pt").touch()
+    for args in (("--name", "three", "--cpu"), same[:-2]):
+        other = recipe(steps, *args)
+        assert "--files x y z -- --seed 3" in other.stderr
+        assert other.returncode == 1 and "made with other options" in other.stderr
 
 
 def test_a_name_in_another_folder_is_another_file(recipe, tmp_path):
@@ -147,6 +152,7 @@ def test_a_corpus_that_has_changed_is_refused(recipe, tmp_path):
     [
         (("--nam", "x"), "--nam: no option of this recipe"),
         (("--name",), "--name: needs a value"),
+        (("--name", "a", "b"), "b: --name takes one value"),
         (("--nodes", "2"), "--nodes 2: needs --master HOST:PORT"),
         (("--minutes", "0"), "--minutes: must be numbers"),
         (("--gpus", "08"), "--minutes: must be numbers"),

@@ -54,8 +54,7 @@ def test_many_clients(tmp_path):
         with ThreadPoolExecutor(CLIENTS) as pool:
             clients = [pool.submit(work, number) for number in range(CLIENTS)]
             while time.monotonic() < end:
-                metrics = get(service, "/metrics").text
-                after = metrics.split("\nprocess_resident_memory_bytes ")[1]
+                after = get(service, "/metrics").text.split("\nprocess_resident_memory_bytes ")[1]
                 memory.append(float(after.split()[0]))
                 time.sleep(SECONDS / 120)
         service.terminate()

@@ -22,8 +22,7 @@ vaswani_plugin.register()
 def parsed(*flags: str, make_parser: Callable = options.get_training_parser) -> Namespace:
     """What fairseq's parser of training reads, without hydra, which takes half a second."""
     # "unused" stands where the data folder does; the parsers don't look into it.
-    arguments = ["unused", "--user-dir", str(PLUGIN), *flags]
-    return options.parse_args_and_arch(make_parser(), arguments)
+    return options.parse_args_and_arch(make_parser(), ["unused", "--user-dir", str(PLUGIN), *flags])
 
 
 def _parse(make_parser: Callable, flags: tuple[str, ...]) -> DictConfig:

@@ -71,8 +71,7 @@ def random_attention(source: list[str], target: list[str]) -> Attention:
     read, kinds = [target[-1], *target[:-1]], {}
     sides = {"encoder": (source, source), "decoder": (read, read), "cross": (target, source)}
     for kind, (queries, keys) in sides.items():
-        scores = np.random.default_rng(1).normal(size=(2, 3, len(queries), len(keys)))
-        weights = np.exp(2 * scores)
+        weights = np.exp(2 * np.random.default_rng(1).normal(size=(2, 3, len(queries), len(keys))))
         kinds[kind] = HeadWeights(queries, keys, weights / weights.sum(-1, keepdims=True))
     return Attention(" ".join(source), " ".join(target), kinds)
 
