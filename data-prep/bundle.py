@@ -108,9 +108,9 @@ def translation_settings(
         advice = "give --tokenized if what you translate is in the training's own tokens"
         value = f"{name}={str(getattr(settings, name)).lower()}"
         raise UserError(f"{value}, but {reason}: leave {name} out, or {advice}")
-    if lines:
+    if lines and settings.codes:
         plain = replace(settings, tokenizer="none", lowercase=False, normalize_punctuation=False)
-        text = (line.replace("<unk>", "") for line in lines)
+        text = (line for line in lines if "<unk>" not in line)
         units = {*" ".join(map(Pipeline(plain, Path()).encode, text)).split()}
         known = Dictionary.load(data_bin / dictionary_names(source, target)["source"]).symbols
         if len(units.difference(known)) > len(units) / 50:

@@ -123,7 +123,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
   _given="--data $data --scale $scale"
   for _name in ${options-}; do _given+=" --${_name//_/-} ${!_name}"; done
   _given+=" -- ${extra[*]-}" _kept=$(cat "$work/.options" 2>/dev/null || true)
-  [[ -n $(find "$work/checkpoints" "$work/models" -name '*.pt' 2>/dev/null) ]] || _kept="${_kept%% -- *} -- ${extra[*]-}" # no training has saved
+  [[ -n $(find "$work"/{checkpoints,models,.steps} -name '*.pt' -o -name train -o -name 'train-*' 2>/dev/null) ]] || _kept="${_kept%% -- *} -- ${extra[*]-}" # none has trained
   [[ ! -f $work/.options || -z $(find "$work/.steps" -type f ! -name '*.inputs') || $_kept == "$_given" ]] ||
     die "--work $work was made with other options ($(tr '\n' ' ' <<<"$_kept")): give another folder"
   printf '%s\n' "$_given" >"$work/.options"

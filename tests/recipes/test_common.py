@@ -114,8 +114,7 @@ def test_options(recipe, tmp_path):
     assert done.stdout == "two|x y\nz|full|1|--seed 2|"
     same = ("--name", "two", "--files", "x y", "z", "--cpu", "--", "--seed", "3")
     assert recipe(steps, *same).stdout.endswith("|--seed 3|")  # nothing is trained yet
-    (tmp_path / "-work ü" / "checkpoints").mkdir()
-    (tmp_path / "-work ü" / "checkpoints" / "checkpoint_1_2.pt").touch()
+    (tmp_path / "-work ü" / ".steps" / "train").touch()
     for args in (("--name", "three", "--cpu"), same[:-2]):
         other = recipe(steps, *args)
         assert "--files x y z -- --seed 3" in other.stderr

@@ -172,8 +172,7 @@ class LanguageModel(Pretrained):
         def completed(prompts: list[Prompt], batches: Batches) -> Iterator[CompletedPrompt]:
             numbers = [[*map(self.dictionary.index, prompt.units)] for prompt in prompts]
             seeds = [seed_of(chosen.seed, prompt.number) for prompt in prompts]
-            stops = stop == "end"
-            ranked = self.search(numbers, search, most, batches, (UNKNOWN,), stops, seeds)
+            ranked = self.search(numbers, search, most, batches, (UNKNOWN,), stop == "end", seeds)
             return map(self.coder.completed, prompts, (each[: chosen.nbest] for each in ranked))
 
         together = chosen

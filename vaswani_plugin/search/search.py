@@ -370,7 +370,8 @@ class BeamSearch:
         """
         best_open = self.log_p.unflatten(1, (self.groups, -1)).amax(dim=2).flatten()
         limits = self.limits.repeat_interleave(self.groups)
-        best = best_open + max(0.0, -self.options.unkpen) * (limits - step)  # `<unk>` may gain
+        reward = -self.options.unkpen  # of <unk>, if negative
+        best = best_open if reward <= 0 else best_open + reward * (limits - step)
         done = self.rules.done(self.finished.rank, best, step, limits)
         self.finished.done |= done | limits.le(step) | best_open.eq(-torch.inf)
         is_last = step == self.last_step
