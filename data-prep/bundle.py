@@ -114,7 +114,8 @@ def translation_settings(
         units = {*" ".join(map(Pipeline(plain, Path()).encode, text)).split()}
         known = Dictionary.load(data_bin / dictionary_names(source, target)["source"]).symbols
         if len(units.difference(known)) > len(units) / 50:
-            raise UserError(f"codes={settings.codes}: of another model, as its dictionary shows")
+            advice = "give its own, with vocabulary= and vocabulary_threshold= if it had them"
+            raise UserError(f"codes={settings.codes}: the dictionary lacks their units: {advice}")
     return settings
 
 
@@ -149,6 +150,8 @@ def make_settings(
     settings = read_settings_file(path)
     if isinstance(settings, Settings):
         raise UserError(f"{path}: these are the settings of a translation: give --pair")
+    if settings.codes and content.pop("codes", ""):
+        raise UserError(f"codes: those of {path} are taken; leave codes out")
     if settings.codes:
         settings = replace(settings, codes=str(data_bin / settings.codes))
     return settings_from(asdict(settings) | content, type(settings))

@@ -73,7 +73,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
     [[ $1 == --[a-z]* && $_own == *" $_name "* ]] || die "$1: no option of this recipe (see --help; flags of fairseq-train come after --)"
     (($# > 1)) || die "$1: needs a value"
     printf -v "$_name" %s "$2" && shift 2
-    [[ -z ${1-} || $1 == --* || " ${paths-} " == *" $_name "* ]] || die "$1: --${_name//_/-} takes one value: quote what has blanks"
+    [[ -z ${1-} || $1 == --* || $_name =~ ^(train|valid|test|files)$ ]] || die "$1: --${_name//_/-} takes one value: quote what has blanks"
     while (($#)) && [[ $1 != --* ]]; do printf -v "$_name" '%s\n%s' "${!_name}" "$1" && shift; done # --train FILE FILE
   done
   [[ $scale == full || $scale == tiny ]] || die "--scale $scale: must be tiny or full"
@@ -123,7 +123,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
   _given="--data $data --scale $scale"
   for _name in ${options-}; do _given+=" --${_name//_/-} ${!_name}"; done
   _given+=" -- ${extra[*]-}" _kept=$(cat "$work/.options" 2>/dev/null || true)
-  [[ -n $(find "$work"/{checkpoints,models,.steps} -name '*.pt' -o -name train -o -name 'train-*' 2>/dev/null) ]] || _kept="${_kept%% -- *} -- ${extra[*]-}" # none has trained
+  [[ -n $(find "$work"/{checkpoints,models,.steps} -name '*.pt' -o -name train -o -name 'train-*' ! -name '*.begun' 2>/dev/null) ]] || _kept="${_kept%% -- *} -- ${extra[*]-}" # none has trained
   [[ ! -f $work/.options || -z $(find "$work/.steps" -type f ! -name '*.inputs') || $_kept == "$_given" ]] ||
     die "--work $work was made with other options ($(tr '\n' ' ' <<<"$_kept")): give another folder"
   printf '%s\n' "$_given" >"$work/.options"
@@ -147,7 +147,7 @@ ended() { # says where a step failed or was stopped, and why
     say "stopped in step $current; $goes_on goes on there$(! is_training "$current" || echo ', with --finish it takes what is saved')" 2>&3 && return
   fi
   if [[ -s $log ]]; then tail -n 3 "$log" | cut -c 1-300 >&3; else df -P "$work" >&3; fi # the disk may be full
-  say "error: step $current ended with exit code $status (all it said: $log); $( ((status == 2)) && echo "a corrected one" || echo "$goes_on") goes on there" 2>&3
+  say "error: step $current ended with exit code $status (all it said: $log); $goes_on, or a corrected one, goes on there" 2>&3
 }
 
 attempt() { # COMMAND...: in a process group of its own, so that a signal reaches each process once

@@ -150,8 +150,10 @@ def test_tokenized_output_is_recognized(files: dict, tmp_path: Path) -> None:
     assert scored(output)[0]["sacrebleu"] == 100.0
     done = vaswani("bleu", "--generate-output", output, "--tokenized")
     assert "are detokenized, its H lines are not" in done.error
-    output.write_text(generated(*[["\u2581It \u2581is \u2581go od"]] * 3))
-    assert "is of word pieces: undo" in vaswani("bleu", "--generate-output", output).error
+    for pieces in (["\u2581It \u2581is \u2581go od", ""], ["It is go@@ od", "a"]):
+        output.write_text("\n".join([*pieces, ""]))
+        files = ("--hypothesis", output, "--reference", output)
+        assert "is of subwords: undo" in vaswani("bleu", *files).error
 
 
 def test_damaged_references_are_named(files: dict, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ BAD = {
     f"{COMPLETE} --max-new-tokens 32 ba": "the model has 32 positions; give at most 31",
     "cost --hours 1": "--hours needs a rate: give --device or --teraflops",
     "cost --teraflops 3": "their rate go with --hours",
-    "cost --sentences 3": "--vocab, --sentences and --updates go with --arch",
+    "cost --target-length 3": "the lengths and --updates go with --arch",
     "curves {src}": "src: no training statistics in it",
     "curves {data}": "tensorboard --logdir",
     "curves {log} --label a b": "--label: 2 names for 1 logs",

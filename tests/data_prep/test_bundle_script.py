@@ -132,7 +132,7 @@ def test_the_training_text_completes_the_settings_and_contradicts_wrong_ones(par
     assert (found.lowercase, found.normalize_punctuation, found.beam) == (True, False, None)
     assert (found.tokenizer, found.subwords) == ("moses", "subword-nmt")
     other = write_lines(parts / "other", ["#version: 0.2", "h e", "t he</w>", "o u"])
-    assert "of another model" in run([*given, f"codes={other}"])
+    assert "lacks their units" in run([*given, f"codes={other}"])
     for change, part in {
         "tokenizer=none": "the training text is tokenized: leave tokenizer out",
         "subwords=none": f"codes {parts / 'codes'}: give both or neither",

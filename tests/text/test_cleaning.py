@@ -180,8 +180,7 @@ def test_sets_of_the_user_are_kept_and_their_sentences_leave_the_training_text(t
     assert split_pairs(tmp_path, "valid") == [p for p in valid if p not in set(test)]
     assert_no_leak(tmp_path)
     dropped = found["files"]["train"]["dropped"]["shares a sentence with held-out text"]
-    count = len(pairs) - found["splits"]["train"]
-    assert dropped == {"count": count, "first": f"{table}:1"}
+    assert dropped == {"count": len(pairs) - found["splits"]["train"], "first": f"{table}:1"}
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def lm(
             bits-per-character, bits-per-byte or perplexity-per-word.
         counts: sizes of the figure's text, if no --text.
     """
-    if not model and (dynamic or not (baselines or figure)):
+    if not model and (dynamic or context_window or tokens_per_sample or not (baselines or figure)):
         raise UserError("give --model DIR (--dynamic needs it), --baselines or --figure VALUE UNIT")
     if not dynamic and (dynamic_rate, dynamic_decay) != (0.01, 0.001):
         raise UserError("--dynamic-rate and --dynamic-decay go with --dynamic")

@@ -113,8 +113,9 @@ def cost(
     """
     if hours is None and (device or teraflops or devices > 1):
         raise UserError("--devices and their rate go with --hours: cost is time x devices x rate")
-    if arch is None and (updates or (vocab, sentences) != (PAPER_VOCABULARY, 1000)):
-        raise UserError("--vocab, --sentences and --updates go with --arch")
+    sizes = vocab, sentences, source_length, target_length
+    if arch is None and (updates or sizes != (PAPER_VOCABULARY, 1000, 25, 25)):
+        raise UserError("--vocab, --sentences, the lengths and --updates go with --arch")
     from vaswani_plugin.metrics import cost as report
 
     result: dict[str, Any] = {"paper": report.paper_trainings()}

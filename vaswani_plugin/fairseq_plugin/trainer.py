@@ -63,10 +63,9 @@ class VaswaniTrainer(Trainer):
             raise UserError("--bf16 with --amp: small updates would be lost; give one of the two")
         if cfg.common.fp16 and (cfg.common.cpu or not torch.cuda.is_available()):
             raise UserError("--fp16 needs a GPU: give --amp or --bf16")
-        if cfg.ema.store_ema:
-            names = [*args[1].named_parameters(remove_duplicate=False)]
-            if len(names) > len([*args[1].parameters()]):
-                raise UserError("--store-ema moves shared weights once a name: use vaswani average")
+        names = cfg.ema.store_ema and [*args[1].named_parameters(remove_duplicate=False)]
+        if names and len(names) > len([*args[1].parameters()]):
+            raise UserError("--store-ema moves shared weights once a name: use vaswani average")
         metric = cfg.checkpoint.best_checkpoint_metric
         is_high = cfg.checkpoint.maximize_best_checkpoint_metric
         if metric in (LOW_IS_GOOD if is_high else HIGH_IS_GOOD):

@@ -161,8 +161,7 @@ class Lists:
 
         It starts from the best of each list (BLEU with 1 added to counts above the first order).
         """
-        added = np.array([0, 1, 1, 1] * 2 + [0, 0])
-        chosen, before = self.best(bleu_of(self.counts + added)), -1.0
+        chosen, before = self.best(bleu_of(self.counts + np.array([0, 1, 1, 1] * 2 + [0, 0]))), -1.0
         while (now := self.bleu(chosen)) > before:
             before = now
             for row, places in enumerate(self.places):

@@ -70,7 +70,8 @@ class SearchEngine:
     ) -> list[list[Hypothesis]]:
         """See `Engine`; also a `UserError` where a batch doesn't fit into the GPU's memory."""
         use_threads(self.threads)
-        random = None if seed is None else torch.Generator(self.device).manual_seed(seed)
+        random = torch.Generator(self.device)  # threads share the process's
+        random.manual_seed(random.seed() if seed is None else seed)
         search = Search(
             [*self.models], self.target, options, start_tracking=start_tracking, random=random
         )

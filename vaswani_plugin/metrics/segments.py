@@ -165,9 +165,11 @@ def read_segments(
     sources = None if source is None else _read_matching(source, name, hypotheses)
     sides = list(zip((str(name), *places), (hypotheses, *golds), strict=True))
     for place, side in sides:
-        if not tokenized and all(line[:1] == "\u2581" for line in side):
-            advice = "undo them (--remove-bpe sentencepiece), or give --tokenized"
-            raise UserError(f"{place} is of word pieces: {advice}")
+        begins, marked = {line[:1] for line in side} - {""}, sum("@@ " in line for line in side)
+        if not tokenized and (begins == {"\u2581"} or 10 * marked > len(side)):
+            raise UserError(
+                f"{place} is of subwords: undo them (--remove-bpe), or give --tokenized"
+            )
     warnings += decomposed(sides)
     standing = [place for place, side in sides if punctuation_stands(side)]
     if standing and not tokenized:
