@@ -59,7 +59,7 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
   root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
   toy=$root/data-prep/toy prep=$root/data-prep plugin=$root/vaswani_plugin
   work=$root/work/$recipe data='' scale=full from='' until='' continue='' finish='' minutes='' dry_run='' float32='' gpus='' nodes=1 node_rank=0 master=''
-  extra=() cpu='' current='' again='' goes_on='the same command' in_all=0 batches=0 child='' stopped=''
+  extra=() cpu='' current='' again='' passed='' goes_on='the same command' in_all=0 batches=0 child='' stopped=''
   while (($#)); do
     case $1 in
       --help | -h) usage && exit ;;
@@ -141,18 +141,16 @@ pass_on() { # SIGNAL: to all processes of the step, which may save before they e
 }
 
 ended() { # says where a step failed or was stopped, and why
-  local status=$?
-  if [[ -z $current ]]; then return; fi
+  local status=$? && if [[ -z $current ]]; then return; fi
   if ((status == 75 || status == 130)) || [[ -n $stopped && $status -gt 128 ]]; then
-    say "stopped in step $current; $goes_on goes on there$(! is_training "$current" || echo ', with --finish it takes what is saved')" 2>&3 && return
+    say "stopped in step $current; $goes_on goes on there$([[ $current != train ]] || echo ', with --finish it takes what is saved')" 2>&3 && return
   fi
   if [[ -s $log ]]; then tail -n 3 "$log" | cut -c 1-300 >&3; else df -P "$work" >&3; fi # the disk may be full
   say "error: step $current ended with exit code $status (all it said: $log); $goes_on, or a corrected one, goes on there" 2>&3
 }
 
 attempt() { # COMMAND...: in a process group of its own, so that a signal reaches each process once
-  local status
-  set -m
+  local status && set -m
   (
     trap 'exit $(($? ? $? : 143))' INT TERM HUP USR1 # when the program that runs has ended
     # kill -9 of the recipe ends the step, too; a signal to the step must not end this watch's sleep
@@ -160,19 +158,24 @@ attempt() { # COMMAND...: in a process group of its own, so that a signal reache
     watch=$! && trap 'kill -s KILL "$watch" 2>/dev/null || true' EXIT
     "$@"
   ) >>"$log" 2>&1 </dev/null &
-  child=$!
-  set +m
+  child=$! && set +m
   while signaled='' status=0 && { wait "$child" 2>/dev/null || status=$?; } && [[ -n $signaled ]]; do :; done
-  child=''
-  return "$status"
+  child='' && return "$status"
+}
+
+anew() { # the step at hand and all after it are no longer done, also where --until ends before them
+  local file name && again=1
+  for file in "$work/.steps"/*; do
+    name=${file##*/} && name=${name%.inputs} && [[ -n $dry_run || $node_rank -gt 0 || " $passed " == *" ${name%.begun} "* ]] || rm -f "$file"
+  done
 }
 
 step() { # NAME COMMAND...: does it once
   local name=$1 stamp=$work/.steps/$1 key file sum size
-  log=$work/logs/$name$(if ((node_rank)); then echo ".node$node_rank"; fi).log
-  shift
+  log=$work/logs/$name$(if ((node_rank)); then echo ".node$node_rank"; fi).log && shift
   if ((node_rank > 0)) && { [[ -n $finish ]] || ! is_training "$name"; }; then return; fi
-  if [[ $from == "$name" ]] || { [[ -n $continue ]] && is_training "$name"; }; then goes_on="the same command${from:+ without --from}" from='' again=1; fi
+  if [[ $from == "$name" ]] || { [[ -n $continue ]] && is_training "$name"; }; then goes_on="the same command${from:+ without --from}" from='' && anew; fi
+  passed+=" $name"
   if [[ -n $dry_run ]]; then
     printf '%s' "$name:" && printf ' %q' "$@" && echo
     if [[ $name != "$until" ]]; then return 0; fi
@@ -184,13 +187,11 @@ step() { # NAME COMMAND...: does it once
   for file in "$work WORK" "$root ROOT"; do key=${key//"$(printf %q "${file% *}")"/${file##* }}; done
   if [[ -n $again ]]; then rm -f "$stamp" "$stamp.begun"; fi
   for file in "$stamp" "$stamp.begun"; do
-    [[ ! -f $file || "$(<"$file")" == "$key" ]] ||
-      die "step $name was done by another command in $work: give another --work, or --from $name"
+    [[ ! -f $file || "$(<"$file")" == "$key" ]] || die "step $name was done by another command in $work: give another --work, or --from $name"
   done
   if [[ -n $finish && ! -f $stamp ]] && is_training "$name"; then
-    [[ -f $stamp.begun && -n $(find "$work/checkpoints" "$work/models/${name#train-}" -name '*.pt' 2>/dev/null) ]] ||
-      die "--finish: step $name has saved nothing yet"
-    say "$name: ends here, as asked" && mv "$stamp.begun" "$stamp" && again=1
+    [[ $name == train && -f $stamp.begun && -n $(find "$work/checkpoints" -name '*.pt' 2>/dev/null) ]] || die "--finish: step $name has saved nothing yet, or is one of several trainings"
+    say "$name: ends here, as asked" && mv "$stamp.begun" "$stamp" && anew
   fi
   [[ -f $stamp ]] || rm -f "$stamp.inputs"
   while read -r sum size file; do
@@ -206,7 +207,7 @@ step() { # NAME COMMAND...: does it once
       if [[ -f $file && $file == /* && $file != "$work"/* && $file != *.py ]]; then note "$file"; fi
     done
     if ((node_rank == 0)); then printf '%s\n' "$key" >"$stamp" && rm -f "$stamp.begun"; fi
-    current='' again=1 # the steps after it used what it has replaced
+    current='' && { [[ -n $again ]] || anew; } # the steps after it used what it has replaced
     if [[ -n $stopped ]]; then say "stopped after step $name; $goes_on goes on there" && leave; fi
   fi
   if [[ $name == "$until" ]]; then say "done until $name, in $work" && exit; fi
@@ -228,8 +229,7 @@ text() { # FILE: plain or .gz; with --scale tiny its first 120 lines
 }
 
 download() { # URL: into WORK/download; its sum must be that of SHA256SUMS, or of the first download
-  local folder=$work/download file=$work/download/${1##*/} sum
-  mkdir -p "$folder"
+  local folder=$work/download file=$work/download/${1##*/} sum && mkdir -p "$folder"
   if [[ ! -f $file ]]; then
     curl -fL --retry 3 -C - -o "$file.part" "$1" || die "$1 can't be had: try a browser, then --data DIR"
     mv "$file.part" "$file"
@@ -249,24 +249,22 @@ raw() { # FOLDER TRAIN VALID TEST: the text, as WORK/raw/{train,valid,test}.LANG
 }
 
 every() { # FROM TO COMMAND...: WORK/FROM/* through the command to WORK/TO/*; {} is the language
-  local from=$1 into=$2 file
-  shift 2
+  local from=$1 into=$2 file && shift 2
   for file in {train,valid,test}.{"$source","$target"}; do
     if [[ ! -f $work/$from/$file ]]; then continue; fi # IWSLT's validation set is cut off later
-    to "$work/$into/$file" "${@//\{\}/${file##*.}}" <"$work/$from/$file"
+    to "$work/$into/$file" "${@//\{\}/${file##*.}}" --input "$work/$from/$file"
   done
 }
 
 clean() { # FOLDER LIMIT...: WORK/clean, FOLDER's text with only the training pairs within the limits
   mkdir -p "$work/clean" && cp "$work/$1"/*.* "$work/clean"
-  python "$prep/check_corpus.py" "$work/$1/train".{"$source","$target"} \
-    --clean "$work/clean/train".{"$source","$target"} "${@:2}"
+  python "$prep/check_corpus.py" "$work/$1/train".{"$source","$target"} --clean "$work/clean/train".{"$source","$target"} "${@:2}"
 }
 
 binarize() { # FOLDER FLAG...: FOLDER/{train,valid,test} as fairseq-preprocess binarizes them, sooner
+  [[ $recipe == seq2seq || " ${extra[*]-} " == *-positions* ]] || awk 'NF > 1023 { print FILENAME ":" FNR ": more than 1,023 tokens: split the line"; exit 1 }' "$1"/{valid,test}.*
   rm -rf "$work/data-bin"
-  python "$prep/binarize.py" --pair "$pair" --output "$work/data-bin" \
-    --train "$1/train" --valid "$1/valid" --test "$1/test" "${@:2}"
+  python "$prep/binarize.py" --pair "$pair" --output "$work/data-bin" --train "$1/train" --valid "$1/valid" --test "$1/test" "${@:2}"
 }
 
 train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its log is WORK/logs/train.log

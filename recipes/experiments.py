@@ -84,6 +84,8 @@ def read_rows(path: Path) -> list[Row]:
     for record in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE, restval=""):
         of_row = shlex.split(record.pop("train")), shlex.split(record.pop("translate"))
         name, average = record.pop("name"), record.pop("average")
+        if None in record or name in {row.name for row in rows}:
+            raise UserError(f"{path}: {name}: a column too many, or this name twice")
         if name == COMMON:
             common = (*of_row, average)
             continue
@@ -253,19 +255,19 @@ def measure(rows: list[Row], everything: list[Row], args: argparse.Namespace) ->
     def train(flags: tuple[str, ...], seed: int) -> dict[str, Any]:
         return runner.train(f"{names[flags]}-{seed}", (*flags, *args.more, "--seed", str(seed)))
 
-    def translate(row: Row, seed: int) -> float:
-        return runner.translate(f"{names[row.train]}-{seed}", row)
+    def search(row: Row, seed: int) -> tuple[object, ...]:  # several rows may have one
+        return row.train, row.average, row.translate, seed
 
     with ThreadPoolExecutor(args.parallel) as pool:
         trained = dict(zip(trainings, pool.map(train, *zip(*trainings, strict=True)), strict=True))
-        scored = [(row, seed) for row in rows for seed in args.seeds]
-        keys = [(row.name, seed) for row, seed in scored]
-        bleu = dict(zip(keys, pool.map(translate, *zip(*scored, strict=True)), strict=True))
+        scored = {search(row, seed): (row, seed) for row in rows for seed in args.seeds}
+        runs = [(f"{names[row.train]}-{seed}", row) for row, seed in scored.values()]
+        bleu = dict(zip(scored, pool.map(runner.translate, *zip(*runs, strict=True)), strict=True))
     results = {}
     for row in rows:
         runs = [trained[row.train, seed] for seed in args.seeds]
         here = results[row.name] = {key: [each[key] for each in runs] for key in runs[0]}
-        here["BLEU"] = [bleu[row.name, seed] for seed in args.seeds]
+        here["BLEU"] = [bleu[search(row, seed)] for seed in args.seeds]
         if costs := runner.costs([f"{names[row.train]}-{seed}" for seed in args.seeds]):
             here["costs"] = costs
     return results

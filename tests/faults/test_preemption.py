@@ -101,8 +101,7 @@ def test_a_finished_training_is_finished(start, tmp_path):
 
 
 def test_before_it_begins_there_is_nothing_to_save(start, tmp_path):
-    fault = signalled_in("__init__", 1, owner=VaswaniTrainer.__base__)
-    run = start(tmp_path / "run", fault=fault)
+    run = start(tmp_path / "run", fault=signalled_in("__init__", 1, owner=VaswaniTrainer.__base__))
     assert run.wait() == EXIT_CODE
     assert not list((tmp_path / "run").glob("*.pt"))
 

@@ -66,8 +66,7 @@ def test_steps_are_done_once_and_from_a_step_on_again(recipe, tmp_path):
     assert done.read_text() == "a\nb\nc\nb\nc\n"
     assert recipe(steps, "--from", "a", "--until", "a").returncode == 0
     assert done.read_text() == "a\nb\nc\nb\nc\na\n"
-    (tmp_path / "-work ü" / ".steps" / "b").unlink()  # what follows it is done again, too
-    assert recipe(steps).returncode == 0
+    assert recipe(steps).returncode == 0  # what follows it is done again, too
     assert done.read_text() == "a\nb\nc\nb\nc\na\nb\nc\n"
 
 

@@ -166,6 +166,8 @@ def test_mistakes_are_one_line(finished, tmp_path):
     rows = folder / "rows.tsv"
     assert_one_line_error(run_script(SCRIPT, "tabel3", *args), "tabel3", "table3")
     assert_one_line_error(run_script(SCRIPT, rows, "b_dk16", *args), "b_dk16: no row", "first")
+    (tmp_path / "x.tsv").write_text(f"{SMALL}first\n")
+    assert_one_line_error(run_script(SCRIPT, tmp_path / "x.tsv", *args), "this name twice")
     for flags in (("--seeds", "1,x"), "--seeds 1,x: must be"), (("--work", "a:b"), "takes a colon"):
         assert_one_line_error(run_script(SCRIPT, rows, *args, *flags[0]), flags[1])
     runner = experiments.Runner(argparse.Namespace(gpus=4, parallel=2))
