@@ -111,9 +111,9 @@ def translation_settings(
     if lines and settings.codes:
         plain = replace(settings, tokenizer="none", lowercase=False, normalize_punctuation=False)
         text = (line for line in lines if "<unk>" not in line)
-        units = {*" ".join(map(Pipeline(plain, Path()).encode, text)).split()}
-        known = Dictionary.load(data_bin / dictionary_names(source, target)["source"]).symbols
-        if len(units.difference(known)) > len(units) / 50:
+        units = " ".join(map(Pipeline(plain, Path()).encode, text)).split()
+        known = {*Dictionary.load(data_bin / dictionary_names(source, target)["source"]).symbols}
+        if sum(unit not in known for unit in units) > len(units) / 20:
             advice = "give its own, with vocabulary= and vocabulary_threshold= if it had them"
             raise UserError(f"codes={settings.codes}: the dictionary lacks their units: {advice}")
     return settings

@@ -131,8 +131,8 @@ def test_the_training_text_completes_the_settings_and_contradicts_wrong_ones(par
     found = read_settings(tmp_path / "model")
     assert (found.lowercase, found.normalize_punctuation, found.beam) == (True, False, None)
     assert (found.tokenizer, found.subwords) == ("moses", "subword-nmt")
-    other = write_lines(parts / "other", ["#version: 0.2", "h e", "t he</w>", "o u"])
-    assert "lacks their units" in run([*given, f"codes={other}"])
+    merges = ["#version: 0.2", *(f"{a} {b}" for a in "aeiou" for b in "hnrstl")]
+    assert "lacks their units" in run([*given, f"codes={write_lines(parts / 'other', merges)}"])
     for change, part in {
         "tokenizer=none": "the training text is tokenized: leave tokenizer out",
         "subwords=none": f"codes {parts / 'codes'}: give both or neither",
