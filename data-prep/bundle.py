@@ -17,10 +17,9 @@ KEY=VALUE says how raw text became the words of --data-bin:
     beam=N                             with which the model was scored (default: 4)
     longest_trained=N                  a longer sentence is cut (default: by the training text)
 
-Without --pair the model is a language model or a parser. Then --data-bin is a folder of
-code_text.py or code_trees.py, and KEY=VALUE changes the preprocessing.json in it: coding, codes and
-beam; article_tokens and summary_tokens of a summarizer; keep_tags and label_closings of a parser. A
-language model of a folder that fairseq-preprocess wrote needs coding=words.
+Without --pair the model is a language model or a parser. Then --data-bin is of code_text.py
+or code_trees.py, and KEY=VALUE, such as beam=4, changes the preprocessing.json in it, but not its
+codes. A language model of a folder that fairseq-preprocess wrote needs coding=words.
 
 The checkpoint must have been trained with the dictionaries of --data-bin. It may already be in the
 output folder, as model.pt. A model.safetensors beside its config.json becomes a model.pt.
@@ -108,14 +107,12 @@ def translation_settings(
         advice = "give --tokenized if what you translate is in the training's own tokens"
         value = f"{name}={str(getattr(settings, name)).lower()}"
         raise UserError(f"{value}, but {reason}: leave {name} out, or {advice}")
-    if lines and settings.codes:
+    if settings.codes and (text := [line for line in lines if "<unk>" not in line]):
         plain = replace(settings, tokenizer="none", lowercase=False, normalize_punctuation=False)
-        text = (line for line in lines if "<unk>" not in line)
         units = " ".join(map(Pipeline(plain, Path()).encode, text)).split()
         known = {*Dictionary.load(data_bin / dictionary_names(source, target)["source"]).symbols}
         if sum(unit not in known for unit in units) > len(units) / 20:
-            advice = "give its own, with vocabulary= and vocabulary_threshold= if it had them"
-            raise UserError(f"codes={settings.codes}: the dictionary lacks their units: {advice}")
+            raise UserError("the dictionary lacks the units of codes=, or vocabulary= is missing")
     return settings
 
 

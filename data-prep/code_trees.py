@@ -5,13 +5,11 @@
 
 Words become BPE subwords, learned from the training trees; with --coding words they stay whole, and
 words rarer than --threshold become <unk>. Symbols are those of `trees.py linearize`, by default
-with tags and labelled closing brackets. --also names trees that a parser made. They become a second
-training set, train1, which fairseq-train --upsample-primary N reads with N times the first. The
-trees must be cleaned, by `trees.py clean`.
+with tags and labelled closing brackets. --also names trees that a parser made. They become
+train1, which fairseq-train --upsample-primary N reads with N times train. `trees.py clean` first.
 
 The folder has what `--task vaswani_parsing` reads (dict.words.txt, dict.symbols.txt,
-train.words-symbols.words.bin and so on), the codes, and preprocessing.json for bundle.py. It is
-created only when it is complete.
+train.words-symbols.words.bin and so on), the codes, and preprocessing.json for bundle.py.
 """
 
 from collections.abc import Callable

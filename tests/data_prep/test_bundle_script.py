@@ -132,7 +132,7 @@ def test_the_training_text_completes_the_settings_and_contradicts_wrong_ones(par
     assert (found.lowercase, found.normalize_punctuation, found.beam) == (True, False, None)
     assert (found.tokenizer, found.subwords) == ("moses", "subword-nmt")
     merges = ["#version: 0.2", *(f"{a} {b}" for a in "aeiou" for b in "hnrstl")]
-    assert "lacks their units" in run([*given, f"codes={write_lines(parts / 'other', merges)}"])
+    assert "lacks the units" in run([*given, f"codes={write_lines(parts / 'other', merges)}"])
     for change, part in {
         "tokenizer=none": "the training text is tokenized: leave tokenizer out",
         "subwords=none": f"codes {parts / 'codes'}: give both or neither",

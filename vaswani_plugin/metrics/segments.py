@@ -167,7 +167,7 @@ def read_segments(
     for place, side in sides:
         begins, marked = {line[:1] for line in side} - {""}, sum("@@ " in line for line in side)
         if not tokenized and (begins == {"\u2581"} or 10 * marked > len(side)):
-            raise UserError(f"{place}: subwords: undo them (--remove-bpe), or give --tokenized")
+            raise UserError(f"{place}: subwords: give --remove-bpe [sentencepiece], or --tokenized")
     warnings += decomposed(sides)
     standing = [place for place, side in sides if punctuation_stands(side)]
     if standing and not tokenized:
