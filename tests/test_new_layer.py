@@ -113,8 +113,7 @@ def test_fairseqs_command(report, patched, environment):
     assert done.returncode == 0, done.stderr[-3000:]
     scores = re.search(r"^P-0\t(.*)$", done.stdout, re.MULTILINE)[1].split()
     # printed with four decimals, in base 2
-    log_p = sum(map(float, scores)) * 0.6931471805599453
-    assert log_p == pytest.approx(report["own"], abs=1e-3)
+    assert sum(map(float, scores)) * 0.6931471805599453 == pytest.approx(report["own"], abs=1e-3)
 
 
 @pytest.mark.parametrize("kind", EXPORTS)

@@ -55,8 +55,7 @@ def test_the_formulas(task, model):
     for t in range(1, T + 1):
         x = e[text[:t]] + np.stack([paper_reference.sinusoid(i, D) for i in range(t)])
         values, queries, keys = x @ w_v, x @ w_q, x @ w_k
-        weights = np.stack([softmax(row) for row in queries @ keys.T / math.sqrt(HIDDEN)])
-        h = weights @ values
+        h = np.stack([softmax(row) for row in queries @ keys.T / math.sqrt(HIDDEN)]) @ values
         output = np.maximum(np.maximum(h @ w_1, 0) @ w_2, 0)
         # The mask lets position t see what a text of t words sees at its last position.
         np.testing.assert_allclose(numbers(found[t - 1]), softmax(output[-1] @ e.T), **CLOSE)

@@ -65,8 +65,7 @@ def test_words_have_the_sum_over_keys_and_the_mean_over_queries(subwords, tokens
     assert merged.queries == merged.keys == words.split()
     for t, row in enumerate(groups):
         for s, column in enumerate(groups):
-            block = weights[:, :, row][:, :, :, column]
-            expected = block.sum(-1).mean(-1)
+            expected = weights[:, :, row][:, :, :, column].sum(-1).mean(-1)
             np.testing.assert_allclose(merged.weights[:, :, t, s], expected, atol=1e-6)
 
 

@@ -159,8 +159,7 @@ def test_what_came_before_a_bad_line_is_not_lost(translate, tmp_path):
     code, out, err = translate(good + b"\xff\nthe sea\n")
     assert (code, out) == (1, expected)
     assert "standard input:3: invalid UTF-8" in err and err.count("\n") == 1
-    long = good + b"x" * 500 + b"\nthe sea\n"
-    (tmp_path / "in").write_bytes(long)
+    (tmp_path / "in").write_bytes(good + b"x" * 500 + b"\nthe sea\n")
     code, out, err = translate(b"", tmp_path / "in", "--output", tmp_path / "out")
     assert (code, out) == (1, "")
     assert f"subwords, the model takes {LONGEST}: give --long split or" in err

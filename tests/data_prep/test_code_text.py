@@ -63,8 +63,7 @@ def read_back(folder: Path, split: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("coding", ["bpe", "characters"])
 def test_text_comes_back_from_the_binary_files(text, run, coding):
-    merges = ("--operations", 20) if coding == "bpe" else ()
-    output = run(text, "--coding", coding, *merges)
+    output = run(text, "--coding", coding, *("--operations", 20) if coding == "bpe" else ())
     pipeline = Pipeline(read_settings_file(text / "bin" / "preprocessing.json"), text / "bin")
     for split, lines in TEXT.items():
         units = read_back(text / "bin", split)

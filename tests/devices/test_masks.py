@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from model_factory import make_model, make_task, random_batch
 from search_setup import make_generator, make_peaked_model, make_sample, make_translation_task
 
-from vaswani_plugin.kernels import packed_layers
+from vaswani_plugin.kernels import attention, packed_layers
 
 MASKED, CAUSAL, FREE = "masked", "causal", "free"
 
@@ -26,6 +26,7 @@ def attentions(monkeypatch) -> Counter:
         return plain(q, k, v, mask, dropout, is_causal, **options)
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", counted)
+    monkeypatch.setattr(attention, "FEW_KEYS", 0)
     return calls
 
 

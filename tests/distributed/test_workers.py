@@ -155,8 +155,7 @@ def free_port() -> int:
 
 def begin(*command: object) -> subprocess.Popen:
     """A command, its output in one pipe."""
-    folders = (Path(sys.executable).parent, fairseq_environment()["PATH"])
-    path = ":".join(map(str, folders))
+    path = ":".join(map(str, (Path(sys.executable).parent, fairseq_environment()["PATH"])))
     pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     options = {"env": fairseq_environment(PATH=path), "start_new_session": True}
     return subprocess.Popen([*map(str, command)], **pipe, **options)

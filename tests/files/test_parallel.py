@@ -71,8 +71,7 @@ def test_workers_end_with_their_parent(tmp_path, sent):
         else:
             process.send_signal(sent)
         messages = process.communicate()[1]
-    asked = sent == signal.SIGINT
-    assert messages == (b"normalize_tokenize.py: interrupted\n" if asked else b"")
+    assert messages == (b"normalize_tokenize.py: interrupted\n" if sent == signal.SIGINT else b"")
     assert process.returncode == (130 if sent == signal.SIGINT else -sent)
     wait_for(lambda: not any(Path(f"/proc/{w}").exists() for w in workers))
     if sent == signal.SIGINT:

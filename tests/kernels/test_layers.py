@@ -147,8 +147,7 @@ def make_add_norm(dtype=torch.float64, dropout=0.4) -> FusedAddNorm:
     module = AddNorm(6, dropout).to(dtype)
     generator = torch.Generator().manual_seed(2)
     for parameter in module.parameters():
-        noise = torch.randn(6, generator=generator, dtype=torch.float64)
-        parameter.data += noise.to(dtype)
+        parameter.data += torch.randn(6, generator=generator, dtype=torch.float64).to(dtype)
     return FusedAddNorm(module)
 
 

@@ -60,14 +60,12 @@ def test_texts_are_the_full_model(task, monkeypatch):
         logits = beams.logits(slice(0, len(histories)))
         for text, of_text in zip(histories, logits, strict=True):
             for history, found in zip(text, of_text, strict=True):
-                expected = model(torch.tensor([history]))[0][0, -1]
-                torch.testing.assert_close(found, expected, **EXACT)
+                torch.testing.assert_close(found, model(torch.tensor([history]))[0][0, -1], **EXACT)
         if step == 4:
             stay = [3, 1]
             beams.keep(torch.tensor(stay))
             histories = [histories[row] for row in stay]
-        width = len(histories[0])
-        parents = torch.randint(0, width, (len(histories), 3), generator=generator)
+        parents = torch.randint(0, len(histories[0]), (len(histories), 3), generator=generator)
         words = torch.randint(4, len(dictionary), (len(histories), 3), generator=generator)
         beams.step(words, parents)
         histories = [

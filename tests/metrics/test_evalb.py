@@ -115,8 +115,7 @@ def reference(gold: NltkTree, test: NltkTree) -> tuple[int, ...]:
             else:
                 found += brackets(child, position)
                 position += len(child.leaves())
-        label = tree.label().split("-")[0].split("=")[0]
-        return [(label, start, position), *found]
+        return [(tree.label().split("-")[0].split("=")[0], start, position), *found]
 
     ours, theirs = brackets(gold), brackets(test)
     matched = sum((Counter(ours) & Counter(theirs)).values())

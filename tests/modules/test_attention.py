@@ -121,6 +121,5 @@ def test_initial_weights_are_xavier_uniform():
     module = attention.MultiHeadAttention(96, 4, 24, 24)
     for name, columns in {"query": 3 * 96, "key": 3 * 96, "value": 3 * 96, "output": 96}.items():
         bound = (6 / (96 + columns)) ** 0.5
-        largest = getattr(module, name).weight.abs().max().item()
-        assert 0.99 * bound < largest <= bound, name
+        assert 0.99 * bound < getattr(module, name).weight.abs().max().item() <= bound, name
     assert not module.output.bias.any()

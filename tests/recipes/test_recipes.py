@@ -212,8 +212,7 @@ def test_a_corpus_that_is_cut_off_is_not_taken(tmp_path):
     """Not for text of another split, either."""
     for split in SPLITS:
         content = gzip.compress("".join(f"{split} {n}\n" for n in range(9000)).encode())
-        end = -9 if split == "test" else None
-        (tmp_path / f"{split}.txt.gz").write_bytes(content[:end])
+        (tmp_path / f"{split}.txt.gz").write_bytes(content[: -9 if split == "test" else None])
     flags = ("--cpu", "--corpus", "text", "--data", tmp_path, "--work", tmp_path / "work")
     done = run_bash(REPO / "recipes" / "lm.sh", *flags, "--until", "text-test")
     assert done.returncode == 1 and "step text-test ended with exit code 1" in done.stderr

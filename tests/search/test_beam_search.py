@@ -141,8 +141,7 @@ def test_a_batch_gives_what_each_sentence_alone_gives(task, beam, left_pad):
     """With a limit that depends on the length of the source: its own, not the batch's."""
     for seed in range(0, 4, 3):
         model = eager_to_end(make_peaked_model(SYMBOLS, seed), 4.0 * seed)
-        args = {"beam": beam, "max_len_a": 1, "max_len_b": 2}
-        generator = make_generator(task, [model], **args)
+        generator = make_generator(task, [model], **{"beam": beam, "max_len_a": 1, "max_len_b": 2})
         together = generator.generate([model], make_sample(SOURCES, left_pad))
         for source, hypotheses in zip(SOURCES, together, strict=True):
             (alone,) = generator.generate([model], make_sample([source]))

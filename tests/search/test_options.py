@@ -130,8 +130,7 @@ LONGER_THAN_THE_LIMIT = {"max_len_a": 0.1, "max_len_b": 3, "min_len": 4}
 @pytest.mark.parametrize("given", [NEVER_THE_END, LONGER_THAN_THE_LIMIT], ids=["never", "longer"])
 def test_constraints_that_leave_no_output(task, model, given, more):
     """A sentence may not end, so at its limit nothing is allowed."""
-    options = {**given, **more}
-    generator = make_generator(task, [model], **options)
+    generator = make_generator(task, [model], **{**given, **more})
     with pytest.raises(ValueError, match="no output of a sentence meets all constraints"):
         generator.generate([model], make_sample([[5], [6, 7]]))
 

@@ -45,8 +45,7 @@ def plain(model, encoded, beam):
 def packed(model, encoded, beam=4):
     from vaswani_plugin.kernels.packed import Packing
 
-    packed = Packing().of(model.decoder, final=True)
-    return packed.start(model.decoder.memory(encoded), beam, True)
+    return Packing().of(model.decoder, final=True).start(model.decoder.memory(encoded), beam, True)
 
 
 @torch.no_grad()

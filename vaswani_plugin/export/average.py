@@ -1,8 +1,7 @@
 """The average of checkpoints (section 6.1): the mean of each weight. It needs PyTorch only.
 
 Checkpoints are read one at a time and accumulated in float64; the mean is cast to the type of the
-files. A tensor that two names share is averaged once and stays shared. `select` chooses the files
-by the names that fairseq gives them.
+files. A tensor that two names share is averaged once and stays shared. `select` chooses files.
 """
 
 import re

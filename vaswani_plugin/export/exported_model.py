@@ -179,8 +179,7 @@ _WEIGHT = re.compile(r"^((?:encoder|decoder)\.(?:layers\.\d+\.)?)(.+)\.(weight|b
 def to_fairseq_weights(weights: Mapping[str, Tensor]) -> Weights:
     """The same tensors under fairseq's names.
 
-    Learned positions (P, D) become (2 + P, D): fairseq's table begins with an unread row for each
-    number up to that of padding.
+    Learned positions (P, D) become (2 + P, D): fairseq's table begins with two unread rows.
     """
     named = _renamed(weights, _FAIRSEQ_PARTS)
     for name in (f"{side}.embed_positions.weight" for side in SIDES):

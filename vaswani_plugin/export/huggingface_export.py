@@ -102,8 +102,7 @@ def _exponent(name: str, last_norms: tuple[str, ...]) -> int:
     if ".layers.0.self_attn." in name:  # from the embeddings to the first normalization
         return 0
     if part in _READS:
-        reads_encoder = "encoder_attn" in name and part != "q_proj"
-        return 0 if suffix == "bias" or reads_encoder else -1
+        return 0 if suffix == "bias" or ("encoder_attn" in name and part != "q_proj") else -1
     return 1  # out_proj, fc2 and the norms
 
 

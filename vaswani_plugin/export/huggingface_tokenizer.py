@@ -305,8 +305,7 @@ def _merges(model: Path, settings: Settings | TextSettings) -> list[tuple[str, s
 
 def _piece(symbol: str) -> str:
     """Hugging Face's name of a piece of subword-nmt's."""
-    inside = symbol.endswith(_JOINT)
-    return symbol.removesuffix(_JOINT) if inside else symbol + WORD_END
+    return symbol.removesuffix(_JOINT) if symbol.endswith(_JOINT) else symbol + WORD_END
 
 
 def _bpe(pieces: Iterable[str], merges: list[tuple[str, str]]) -> models.Model:

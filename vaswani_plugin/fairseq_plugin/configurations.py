@@ -30,8 +30,7 @@ def fairseq_dataclass(family: Family, model: type) -> type[FairseqDataclass]:
     """Derive fairseq's dataclass of a configuration, for the attribute `Config` of a model."""
     configuration = family.configuration
     hints, made = get_type_hints(configuration), []
-    has_positions = "max_target_positions" in hints
-    of_task = dict(OF_A_TEXT) if family.writes_texts and has_positions else {}
+    of_task = dict(OF_A_TEXT) if family.writes_texts and "max_target_positions" in hints else {}
     for each in fields(configuration):
         if each.name in family.without or each.name in of_task:
             continue

@@ -61,8 +61,7 @@ def choose(last: Path) -> Path:
         if "train_iterator" in (state.get("extra_state") or {})
         if state.get("last_optimizer_state")
     ]
-    good = (path for _, path in sorted(resumable, reverse=True) if damage(path) is None)
-    return next(good, last)
+    return next((path for _, path in sorted(resumable, reverse=True) if damage(path) is None), last)
 
 
 def contents(path: Path) -> dict[str, Any]:

@@ -35,8 +35,7 @@ def attention_data(attention: Attention) -> dict[str, Any]:
 def explorer_parts() -> dict[str, str]:
     """The explorer's style sheet, markup and script, which other pages can embed.
 
-    The script defines `explore(data)`; `data` has `attention`, the result of `attention_data`, and
-    `start`, as for `page`.
+    The script defines `explore(data)`; `data` has `attention`, of `attention_data`, and `start`.
     """
     suffixes = {"STYLE": ".css", "EXPLORER": ".html", "SCRIPT": ".js"}
     stem = TEMPLATE.with_name("attention_explorer")

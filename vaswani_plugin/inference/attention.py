@@ -33,8 +33,7 @@ Sides = tuple[Sequence[str], Sequence[str]]
 class RawAttention(NamedTuple):
     """The weights of an engine, (N, H, T, S), of each kind that the model has (keys of `KINDS`).
 
-    The end of sentence has its own row and column; `unknown` are the tokens of the source and of
-    the target that the dictionaries lack.
+    The end of sentence has its own row and column; `unknown` are tokens not in the dictionaries.
     """
 
     weights: dict[str, Weights]
@@ -64,8 +63,7 @@ class HeadWeights:
 class Attention:
     """A sentence, its translation and the attention weights of each head.
 
-    The queries of `cross` are the predicted tokens. The queries of `decoder` are its input tokens:
-    the target shifted right by one.
+    The queries of `cross` are the predicted tokens; of `decoder`, the target shifted right by one.
 
     Args:
         source, target: texts.

@@ -150,8 +150,7 @@ class LanguageModel(Pretrained):
                 prompt depend on the seed, n and the prompt alone: they are completed one by one.
 
         Returns:
-            An iterator. An error of a prompt, or of the stream, is raised after the prompts before
-            it are answered.
+            An iterator. Errors of a prompt or of the stream are raised after the answers before.
         """
         self.require_whole_texts()
         require_choice("stop", stop, "end", "never")
@@ -270,8 +269,7 @@ class LanguageModel(Pretrained):
         Returns:
             The row that `vaswani lm --format json` has of the text: `perplexity` a token,
             `perplexity_per_word`, `bits_per_character`, `bits_per_byte`, `tokens`, how many of them
-            are `unknown` to the model but not in the text, and more. Each line end counts as a
-            token, a word, a character and a byte.
+            are `unknown` to the model but not in the text. A line's end counts in each unit.
 
         Raises:
             UserError: windows that don't fit, an empty text, or a model trained to summarize.

@@ -148,8 +148,7 @@ class Parser(Pretrained):
             options: of `Options`; the paper's beam is 21 here, alpha 0.3 (section 6.3).
 
         Returns:
-            An iterator. An error of a sentence, or of the stream, is raised after the trees of the
-            earlier sentences.
+            An iterator. Errors of a sentence or of the stream are raised after the trees before.
         """
         chosen = Options(**Keywords(batch_tokens=2048) | options)
         paper = PARSER_DECODING | ({"beam": self.settings.beam} if self.settings.beam else {})

@@ -138,8 +138,7 @@ def batches_by_length(
 ) -> Iterator[list[int]]:
     """Group texts of similar length into batches, as numbers of texts from 0 on.
 
-    A batch has at most `most` tokens, padding included, or a single text. The longest texts come
-    first, unless another order is given.
+    A batch has at most `most` tokens with padding, or one text; by default the longest come first.
     """
     batch: list[int] = []
     longest = 0

@@ -1,7 +1,6 @@
 """Our own search as an `Engine`, over a model or an ensemble; it also scores given targets.
 
-Axes: B sentences of a batch, S longest source in tokens, R pairs, T longest target, all with
-padding; N layers, H heads.
+Axes: B sentences, S longest source, R pairs, T longest target, with padding; N layers, H heads.
 """
 
 import math

@@ -1,17 +1,16 @@
 """Eq. 1 by PyTorch's own function, which never stores the weights.
 
 Replaces `modules.attention.scaled_dot_product_attention`, on any device, where nobody asks for the
-weights. Its gain is memory, and time where sequences are long. Under autocast on a CPU and over few
-keys, the plain function stays: on 25 positions PyTorch's takes 5 times as long, in float32 1.4
-times (Intel with AMX; base trains 1.2 times as fast).
+weights. Its gain is memory, and time where sequences are long. Over few keys a CPU is faster with
+batched products in one node: PyTorch's function takes twice as long, in bfloat16 6 to 15 times.
 cuDNN's function, which PyTorch may choose on a GPU, plans each shape that it hasn't seen for about
 10 ms, and nearly every batch of sentences has a new one: PyTorch's other functions do these calls.
-Restricted self-attention (section 4; Table 1, fourth row) is computed in blocks of r queries:
-O(r n d), not O(n^2 d).
+Restricted self-attention (section 4; Table 1, fourth row) takes blocks of r queries: O(r n d).
 
 Axes: B batch, H heads, T queries, S keys, K d_k, V d_v, r window, N = T / r blocks, rounded up.
 """
 
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -21,18 +20,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from vaswani_plugin.kernels.proof import is_proven, with_gradients
-from vaswani_plugin.modules.attention import (
-    MultiHeadAttention,
-    Window,
-    causal_mask,
-    scaled_dot_product_attention,
-)
-from vaswani_plugin.processor import runs_on_host
+from vaswani_plugin.kernels.proof import can_run_on, is_proven, with_gradients
+from vaswani_plugin.modules.attention import MultiHeadAttention, Window, causal_mask
 
 WITHOUT_CUDNN = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-FEW_KEYS = 256
-"""With more, the stored weights of Eq. 1 would cost more memory than time."""
+FEW_KEYS = 64
+"""With more, the stored weights of Eq. 1 cost time and memory; in bfloat16 with four times more."""
 
 
 def restricted_attention(
@@ -98,15 +91,48 @@ def fused_attention(
     with sdpa_kernel(WITHOUT_CUDNN) if query.is_cuda else nullcontext():
         if isinstance(mask, Window):
             return restricted_attention(query, key, value, mask, dropout, scale), None
-        is_few = key.size(-2) <= FEW_KEYS and runs_on_host(key.device)
-        if is_few and torch.is_autocast_enabled("cpu"):
-            options: Any = scale, is_causal, dropout
-            return scaled_dot_product_attention(query, key, value, mask, *options)[0], None
-        if is_causal and query.size(-2) < key.size(-2):
+        inputs, (queries, keys) = (query, key, value), (query.size(-2), key.size(-2))
+        is_few = keys <= (FEW_KEYS if query.element_size() > 2 else 4 * FEW_KEYS) and not dropout
+        is_few = is_few and can_run_on(*inputs, under_autocast=True)
+        if is_causal and (is_few or queries < keys):
             # PyTorch's `is_causal` takes queries for the first positions; here they are the last.
-            mask = causal_mask(query.size(-2), key.size(-2), device=query.device)
-        arguments = query, key, value, mask, dropout, is_causal and mask is None
+            mask = causal_mask(queries, keys, device=query.device)
+        if is_few:
+            return _FewKeys.apply(*inputs, mask, scale or 1 / math.sqrt(query.size(-1))), None
+        arguments = *inputs, mask, dropout, is_causal and mask is None
         return F.scaled_dot_product_attention(*arguments, scale=scale), None
+
+
+class _FewKeys(torch.autograd.Function):
+    """Weights are (B H, S, T): PyTorch's softmax over short rows, in place of columns, is slow."""
+
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.bfloat16)  # under autocast
+    def forward(ctx, query, key, value, mask, scale):
+        ctx.heads, ctx.scale = query.shape[:2], scale
+        q, k, v = (x.flatten(0, 1) for x in (query, key, value))  # (B H, T, K), (B H, S, K or V)
+        scores = torch.bmm(k, q.transpose(1, 2))
+        weights = scores.to(torch.promote_types(scores.dtype, torch.float32)).mul_(scale)
+        by_head = weights.unflatten(0, ctx.heads).transpose(2, 3)  # (B, H, T, S)
+        if mask is not None:
+            by_head.masked_fill_(~mask, -math.inf)
+        torch.softmax(weights, 1, out=weights)
+        if mask is not None and not (seeing := mask.any(-1, keepdim=True)).all():
+            by_head.masked_fill_(~seeing, 0)
+        ctx.save_for_backward(q, k, v, weights)
+        return torch.bmm(weights.to(v.dtype).transpose(1, 2), v).unflatten(0, ctx.heads)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        q, k, v, weights = ctx.saved_tensors
+        grad, dtype = grad.flatten(0, 1), weights.dtype
+        of_weights = torch.bmm(v, grad.transpose(1, 2)).to(dtype)
+        of_scores = torch.ops.aten._softmax_backward_data(of_weights, weights, 1, dtype)
+        of_scores = of_scores.mul_(ctx.scale).to(q.dtype)
+        of_query, of_key = torch.bmm(of_scores.transpose(1, 2), k), torch.bmm(of_scores, q)
+        of_value = torch.bmm(weights.to(v.dtype), grad)
+        return *(x.unflatten(0, ctx.heads) for x in (of_query, of_key, of_value)), None, None
 
 
 def applies_to(attention: MultiHeadAttention) -> bool:

@@ -22,8 +22,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vaswani_plugin.kernels.layers import applies_to, product, takes_onednn
-from vaswani_plugin.kernels.proof import LARGE, is_proven, structure, with_gradients
+from vaswani_plugin.kernels.layers import product, takes_onednn
+from vaswani_plugin.kernels.proof import LARGE, can_run_on, is_proven, structure, with_gradients
 from vaswani_plugin.modules.loss import SmoothedLoss, projected_loss, smoothing_weights
 from vaswani_plugin.processor import runs_on_host
 
@@ -46,7 +46,7 @@ def fused_projected_loss(
     has_autocast = torch.amp.is_autocast_available(kind)
     if has_autocast and torch.is_autocast_enabled(kind):
         dtype = torch.get_autocast_dtype(kind)
-    applies = applies_to(features, weight, under_autocast=True, on_any_device=True)
+    applies = can_run_on(features, weight, under_autocast=True, on_any_device=True)
     if dtype == torch.float16 or not applies:
         # In float16 the gradients, computed before the loss is scaled, would underflow.
         return projected_loss(features, weight, target, epsilon, padding_idx, count_correct)
@@ -115,9 +115,10 @@ class _FusedLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx, features, weight, target, real, epsilon, count_correct):
         """`real` (N,) is False at padding, which counts as 0; None: there is none."""
+        dtype = torch.promote_types(features.dtype, torch.float32)
+        weight_sum = weight.sum(dim=0, dtype=dtype)  # sum_j z_j = features . weight_sum
         ctx.dtype, weight = weight.dtype, weight.to(features.dtype)  # its gradient stays wide
         gold_weight, other_weight = smoothing_weights(epsilon, len(weight))
-        dtype = torch.promote_types(features.dtype, torch.float32)
         rows = min(chunk_rows(len(weight), weight.size(1), in_cache=real is None), len(target))
         kept = features if real is None else features * real[:, None]
         of_features = torch.empty_like(features) if ctx.needs_input_grad[0] else None
@@ -131,7 +132,6 @@ class _FusedLoss(torch.autograd.Function):
         if real is None and dtype != features.dtype:
             wide, part = torch.empty_like(room, dtype=dtype), torch.empty_like(weight)
             wide_part = torch.empty_like(weight, dtype=dtype)
-        weight_sum = weight.sum(dim=0, dtype=dtype)  # sum_j z_j = features . weight_sum
         # separate tensors, not views: fairseq multiplies a dummy batch's loss by 0 in place
         loss, nll = (features.new_zeros((), dtype=dtype) for _ in range(2))
         correct = target.new_zeros(())

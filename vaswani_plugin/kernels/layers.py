@@ -23,27 +23,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from vaswani_plugin.kernels import proof
 from vaswani_plugin.kernels.matrix_library import LEAST_ROWS, chosen_library, onednn_product
-from vaswani_plugin.kernels.proof import is_proven, is_touched, structure, twin, with_gradients
 from vaswani_plugin.modules.layers import AddNorm
 from vaswani_plugin.processor import runs_on_host
 
 LEVELS = 1 << 16
-
-
-def applies_to(*tensors: Tensor, under_autocast: bool = False, on_any_device: bool = False) -> bool:
-    """Return whether a kernel can run on these tensors; else PyTorch's own functions do.
-
-    That is in plain autograd, without `torch.compile`, `torch.func` and tensor subclasses.
-    """
-    return (
-        all(type(x) in (Tensor, torch.nn.Parameter) for x in tensors)
-        and (on_any_device or all(runs_on_host(x.device) for x in tensors))
-        and not torch.compiler.is_compiling()
-        and (under_autocast or not torch.is_autocast_enabled("cpu"))
-        # no public name tells whether a transform of torch.func is running
-        and not torch._C._are_functorch_transforms_active()
-    )
 
 
 def takes_onednn(a: Tensor) -> bool:
@@ -87,7 +72,7 @@ class OneDNNLinear(Replacement, nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., D) -> (..., V)."""
-        return linear(x, self.weight, self.bias) if applies_to(x) else self.as_written(x)
+        return linear(x, self.weight, self.bias) if proof.can_run_on(x) else self.as_written(x)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -127,7 +112,7 @@ class FusedAddNorm(Replacement, AddNorm):
     def forward(self, x: Tensor, sublayer_output: Tensor) -> Tensor:
         """Two (B, T, D) -> (B, T, D)."""
         drops = self.training and 0 < round(self.dropout * LEVELS) < LEVELS
-        if not (drops and applies_to(x, sublayer_output, under_autocast=True)):
+        if not (drops and proof.can_run_on(x, sublayer_output, under_autocast=True)):
             return self.as_written(x, sublayer_output)
         y, norm = sublayer_output.to(x.dtype), self.norm
         return _DropAddNorm.apply(x, y, norm.weight, norm.bias, self.dropout, norm.eps)
@@ -152,15 +137,15 @@ def replacement_of(child: nn.Module, kinds: Iterable[type[Replacement]]) -> nn.M
     """Return the kernel for a module, one of `kinds`, where it computes the same; else None."""
     for kind in kinds:
         is_plain = isinstance(child, kind.__bases__[1]) and not isinstance(child, Replacement)
-        if not is_plain or any(map(is_touched, child.modules())):
+        if not is_plain or any(map(proof.is_touched, child.modules())):
             continue
 
         def leaves(kind: type[Replacement] = kind) -> tuple[nn.Module, nn.Module]:
-            copied = twin(child)
+            copied = proof.twin(child)
             return copied, kind(copied)
 
-        key = kind, structure(child)
-        if is_proven(type(child).__name__, key, "layers.py", leaves, _trial):
+        key = kind, proof.structure(child)
+        if proof.is_proven(type(child).__name__, key, "layers.py", leaves, _trial):
             return kind(child)
     return None
 
@@ -171,9 +156,9 @@ def _trial(leaf: nn.Module) -> list[Tensor | None]:
     count = 2 if isinstance(leaf, AddNorm) else 1
     options: Any = {"dtype": like.dtype, "device": "cpu", "requires_grad": True}
     inputs = [torch.randn(2, 16, like.size(-1), **options) for _ in range(count)]
-    inputs[0][1] *= 8  # an edit may change large values alone
+    inputs[0][1] *= proof.LARGE
     with nullcontext() if isinstance(leaf, Replacement) else SameDropout():
-        return with_gradients(leaf, inputs, [*leaf.parameters()])
+        return proof.with_gradients(leaf, inputs, [*leaf.parameters()])
 
 
 def keep_mask(x: Tensor, p: float) -> tuple[Tensor, float]:

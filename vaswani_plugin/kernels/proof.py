@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from vaswani_plugin.modules import attention, embedding, layers, loss, transformer
+from vaswani_plugin.processor import runs_on_host
 
 logger = logging.getLogger(__name__)
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5}
@@ -28,6 +29,21 @@ Trial = Callable[[Any], list[Tensor | None]]
 _OF_EVERY_MODULE = frozenset(vars(nn.Module())) - {"training"}
 _proven: dict[Hashable, bool] = {}
 _LOCK = threading.RLock()  # of the process's random state
+
+
+def can_run_on(*tensors: Tensor, under_autocast: bool = False, on_any_device: bool = False) -> bool:
+    """Return whether a kernel can run on these tensors; else PyTorch's own functions do.
+
+    That is in plain autograd, without `torch.compile`, `torch.func` and tensor subclasses.
+    """
+    return (
+        all(type(x) in (Tensor, torch.nn.Parameter) for x in tensors)
+        and (on_any_device or all(runs_on_host(x.device) for x in tensors))
+        and not torch.compiler.is_compiling()
+        and (under_autocast or not torch.is_autocast_enabled("cpu"))
+        # no public name tells whether a transform of torch.func is running
+        and not torch._C._are_functorch_transforms_active()
+    )
 
 
 def is_touched(part: nn.Module) -> bool:

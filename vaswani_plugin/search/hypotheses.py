@@ -250,8 +250,7 @@ class FinishedHypotheses:
 
         def best(old: Tensor, new: Tensor) -> Tensor:
             if old.dim() > 2:  # by now hypotheses may be longer
-                padding = [0, 0] * (old.dim() - 3) + [0, new.size(2) - old.size(2)]
-                old = F.pad(old, padding)
+                old = F.pad(old, [0, 0] * (old.dim() - 3) + [0, new.size(2) - old.size(2)])
             return _take(torch.cat((old, new), dim=1), rows)
 
         self.score = best(self.score, score)

@@ -1,7 +1,6 @@
 """How a language model of `modules` answers a search, and scores; see `models.py`.
 
-It goes on by the packed step of `kernels` where that is proven; else every step reads the whole
-text again.
+It goes on by the packed step of `kernels` where proven; else every step reads all the text.
 
 Axes: B texts, W beams, R = B W rows, P prompt length, T tokens so far, D d_model.
 """

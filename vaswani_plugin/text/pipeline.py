@@ -130,8 +130,7 @@ def cut(
     """Cuts subwords into pieces of at most `longest`; of more, into about equal ones.
 
     A piece has from half to one and a half times an even share, which is up to 3/4 of `longest`.
-    There it ends after the end of a sentence, else of a clause, else of a word, as near to the even
-    share as can be.
+    There it ends after a sentence, else after a clause, else after a word, near the even share.
 
     `is_word_border(before, after)` tells whether a word ends between two subwords.
     """

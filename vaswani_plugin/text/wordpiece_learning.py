@@ -220,8 +220,7 @@ class _Inventory:
     def merge(self, pair: tuple[str, str]) -> None:
         """Replaces the pair by one piece in every word.
 
-        The same letters between two borders of pieces are always divided in the same way. So no
-        other pair can make this piece.
+        The same letters between two borders are divided alike: no other pair makes this piece.
         """
         for number in sorted(self.places[pair]):
             self._count(number, -1)

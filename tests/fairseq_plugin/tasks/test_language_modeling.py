@@ -146,8 +146,7 @@ def test_loss_and_evaluation_are_over_the_summaries_alone(summaries, tmp_path):
         assert loss.item() == pytest.approx(nats, rel=1e-5)
         assert sample_size == logged["ntokens"] == count
     path, flags = tmp_path / "model.pt", (*AFTER_SEP, "--tokens-per-sample", "32")
-    found = evaluate(summaries, path, *flags)
-    assert found == pytest.approx(nats / count / math.log(2), rel=1e-5)
+    assert evaluate(summaries, path, *flags) == pytest.approx(nats / count / math.log(2), rel=1e-5)
     with pytest.raises(UserError, match="--context-window and --loss-after exclude each other"):
         evaluate(summaries, path, *flags, "--context-window", "4")
 

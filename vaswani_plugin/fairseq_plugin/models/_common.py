@@ -168,8 +168,7 @@ def _call(layer: nn.Module, *arguments: Any, **options: Any) -> Any:
 def registered(*families: Family) -> Callable[[type], type]:
     """Register a model of fairseq's for families of one configuration, which makes its flags.
 
-    Each row is an `--arch`, and for Hydra a value of `model`. fairseq itself registers the row with
-    the model's own name.
+    Each row is an `--arch`, and Hydra's `model`; fairseq registers the row of the model's own name.
     """
 
     def register(model: Any) -> type:

@@ -1,7 +1,6 @@
 """The Transformer of the paper as a fairseq model (section 3, Figure 1).
 
-In `modules` the batch comes first; here the encoder's output is (S, B, D), as fairseq's
-generator, scorer and ensembles expect it.
+In `modules` the batch comes first; here the encoder's output is (S, B, D), as fairseq has it.
 
 Axes: B batch, S source length, T target length, D d_model, H heads, V vocabulary.
 """
