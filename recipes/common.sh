@@ -185,7 +185,7 @@ step() { # NAME COMMAND...: does it once
   key=$(printf '%q ' "$@" && [[ $1 == train ]] || declare -f "$1" || true) # a training goes on by a newer recipe, too
   key=${key/"--update-freq $batches "/--update-freq $in_all/workers } # another number of them goes on
   for file in "$work WORK" "$root ROOT"; do key=${key//"$(printf %q "${file% *}")"/${file##* }}; done
-  if [[ -n $again ]]; then rm -f "$stamp" "$stamp.begun"; fi
+  if [[ -n $again || ($name == bundle && ! -d $work/model) ]]; then rm -f "$stamp" "$stamp.begun"; fi
   for file in "$stamp" "$stamp.begun"; do
     [[ ! -f $file || "$(<"$file")" == "$key" ]] || die "step $name was done by another command in $work: give another --work, or --from $name"
   done

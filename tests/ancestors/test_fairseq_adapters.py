@@ -37,8 +37,7 @@ def score_of(kind, attention):
     if kind == "additive":
         parts = attention.of_state.weight, attention.of_state.bias, attention.of_source.weight
         return reference.additive(numbers(attention.score.weight)[0], *map(numbers, parts))
-    known = {"scaled-dot": reference.scaled_dot, "mean": reference.alike}
-    return known.get(kind, reference.dot)
+    return {"scaled-dot": reference.scaled_dot, "mean": reference.alike}.get(kind, reference.dot)
 
 
 @pytest.mark.parametrize("sharing", ["all", "decoder", "none"])

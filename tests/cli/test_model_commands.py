@@ -23,8 +23,7 @@ def save(tmp_path: Path) -> Save:
     """``save(name, value)`` writes a checkpoint with one weight."""
 
     def write(name: str, value: float, maximize: bool = False, updates: int = 0) -> Path:
-        checkpoint = {"maximize_best_checkpoint_metric": maximize}
-        cfg = {"model": {"_name": "x"}, "checkpoint": checkpoint}
+        cfg = {"model": {"_name": "x"}, "checkpoint": {"maximize_best_checkpoint_metric": maximize}}
         (tmp_path / "in").mkdir(exist_ok=True)
         path = tmp_path / "in" / name
         state = {"model": {"w": torch.tensor([float(value)])}, "cfg": cfg}

@@ -53,7 +53,6 @@ def test_the_papers_batch_fits_one_gpu(name, gib, recomputed):
     weights = storages(list(model.parameters()))
     with meta.largest_tensor() as largest, collected() as kept:
         meta.make_criterion(task)(model, sample)
-    activations = {n: size for n, size in storages(kept).items() if n not in weights}
-    total = sum(activations.values()) / GIB
+    total = sum({n: size for n, size in storages(kept).items() if n not in weights}.values()) / GIB
     assert (gib / 4 < total < gib) if not recomputed else (0 < total < gib / 8)
     assert largest() <= 4 * DEVICE_CHUNK_ELEMENTS // 2

@@ -42,8 +42,7 @@ def test_only_padded_sources_are_masked_in_training(name, lengths, attentions):
     decoder = len(model.decoder.layers)
     expected = {CAUSAL: decoder}
     if name != "vaswani_lm_tiny":  # a language model has no sources
-        of_sources = FREE if lengths == [7, 7, 7] else MASKED
-        expected[of_sources] = len(model.encoder.layers) + decoder
+        expected[FREE if lengths == [7, 7, 7] else MASKED] = len(model.encoder.layers) + decoder
     assert attentions == expected
 
 

@@ -72,6 +72,11 @@ def test_the_notebook_is_made_from_the_script():
     assert made == expected
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in code] == [*range(1, len(code) + 1)]
+    for output in (output for cell in code for output in cell["outputs"]):
+        text = "".join(output.get("data", {}).get("text/markdown", ""))
+        if shown := re.fullmatch(r"```python\n# (.*?)\n(.*)```", text, re.DOTALL):
+            file = REPO / "vaswani_plugin" / shown[1]
+            assert shown[2] in file.read_text(encoding="utf-8"), f"{file} has been changed since"
     assert sum("image/png" in str(cell["outputs"]) for cell in code) >= 9
     assert not re.search(r"/home/|/tmp/|/root/|<Axes", NOTEBOOK.read_text(encoding="utf-8"))
     lines = [line for kind, text in made if kind == "markdown" for line in text.split("\n")]

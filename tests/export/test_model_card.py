@@ -85,8 +85,7 @@ def test_every_section_has_its_facts(work):
 
 def test_the_yaml_is_read_as_it_was_meant(work):
     """`no` is Norwegian, not false."""
-    settings = Settings("no", "on", False, False, "none", "none")
-    text = model_card(settings, CONFIGURATION, {}, None)
+    text = model_card(Settings("no", "on", False, False, "none", "none"), CONFIGURATION, {}, None)
     assert text.count("Not recorded.") == 3  # without a result
     metadata = yaml.safe_load(text.split("---")[1])
     expected = {"language": ["no", "on"], "pipeline_tag": "translation", "tags": ["fairseq"]}
@@ -138,12 +137,14 @@ def test_the_command_completes_a_bundle_but_keeps_an_edited_card(work, capsys):
 
 
 OTHER = {"recipe": "lm", "arch": "vaswani_lm_debug"}
+ANEW = RESULT | {"binarized": [{"file": "data-bin/dict.en.txt", "sha256": "0" * 64}]}
+REFUSED = [*((x, "not a recipe's result") for x in ({}, [], {"model": {}}))]
+REFUSED += [(OTHER, "of vaswani_lm_debug; the bundle's"), (ANEW, "of another .*dict.en.txt isn")]
 
 
-@pytest.mark.parametrize("content", [{}, [], {"model": {}}, OTHER])
-def test_json_of_another_kind_makes_no_card(work, content):
+@pytest.mark.parametrize(("content", "said"), REFUSED)
+def test_json_of_another_kind_or_training_makes_no_card(work, content, said):
     (work / "result.json").write_text(json.dumps(content))
-    said = "of vaswani_lm_debug; the bundle's" if content == OTHER else "not a recipe's result"
     with pytest.raises(UserError, match=rf"result\.json: {said}"):
         write_card(work / "model", work / "result.json")
     (work / "model" / CONFIG).write_text("{}")  # of an export

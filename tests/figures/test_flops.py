@@ -24,8 +24,7 @@ def transformer(b: int, s: int, t: int, v: int, d_k=64, d_v=64) -> int:
         + heads * (d_k + d_v) * queries * keys
     )
     encoder = n * (attention(s, s) + 2 * s * d * ff)
-    decoder = n * (attention(t, t) + attention(t, s) + 2 * t * d * ff)
-    return 2 * b * (encoder + decoder + t * d * v)
+    return 2 * b * (encoder + n * (attention(t, t) + attention(t, s) + 2 * t * d * ff) + t * d * v)
 
 
 @pytest.mark.parametrize("shape", [(1, 10, 20), (3, 7, 5)])

@@ -22,8 +22,7 @@ def make_convolutional(task, beam: int) -> fconv.FConvModel:
             parameter.mul_(1.5)
     generation = Namespace(no_beamable_mm=False, beam=beam, print_alignment=None)
     model.eval().prepare_for_inference_(Namespace(generation=generation))
-    sizes = [m.beam_size for m in model.modules() if isinstance(m, BeamableMM)]
-    assert sizes == [beam, beam]
+    assert [m.beam_size for m in model.modules() if isinstance(m, BeamableMM)] == [beam, beam]
     return model
 
 

@@ -119,8 +119,7 @@ def _apostrophes(language: str, alphabetic: str, numbers: str) -> list[tuple[str
 def _full_stops(moses: MosesTokenizer, alphabetic: str) -> list[tuple[str, str]]:
     """Split a full stop off its word, unless the word is an abbreviation or the text goes on."""
     only_before_numbers = set(moses.NUMERIC_ONLY_PREFIXES)
-    always = _any_of(set(moses.NONBREAKING_PREFIXES) - only_before_numbers)
-    keeps = [rf"(?:{always})\.(?!\S)"]
+    keeps = [rf"(?:{_any_of(set(moses.NONBREAKING_PREFIXES) - only_before_numbers)})\.(?!\S)"]
     if only_before_numbers:
         keeps.append(rf"(?:{_any_of(only_before_numbers)})\.\s+[0-9]")
     keeps.append(rf"(?=\S*[{alphabetic}]\S*\.(?!\S))\S*\.\S*\.(?!\S)")

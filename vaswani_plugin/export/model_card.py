@@ -45,11 +45,12 @@ def write_card(folder: Path, result: Path | None = None) -> bool:
     arch, name = (facts or {}).get("arch"), config["model"].get("_name")
     if arch and name and arch != name:
         raise UserError(f"{result}: of {arch}; the bundle's model is {name}")
-    dictionaries = {
-        name: len(Dictionary.load(folder / name))
-        for name in settings.files()
-        if name.startswith("dict.")
-    }
+    trained = {Path(x["file"]).name: x["sha256"] for x in (facts or {}).get("binarized", ())}
+    files = (name for name in settings.files() if name.startswith("dict."))
+    dictionaries = {name: len(Dictionary.load(folder / name)) for name in files}
+    for name in dictionaries.keys() & trained:
+        if hashlib.sha256((folder / name).read_bytes()).hexdigest() != trained[name]:
+            raise UserError(f"{result}: of another training: its {name} isn't the bundle's")
     text, path = model_card(settings, config, dictionaries, facts), folder / CARD
     if path.is_file():
         old = path.read_text(encoding="utf-8", errors="replace")
