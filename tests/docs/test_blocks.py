@@ -263,5 +263,4 @@ def test_the_tutorial_of_own_text(scale, tmp_path):
     tokenizer = transformers.AutoTokenizer.from_pretrained(work / "marian")
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(work / "marian")
     found = model.generate(**tokenizer(sources[:20], return_tensors="pt", padding=True))
-    texts = tokenizer.batch_decode(found, skip_special_tokens=True)
-    assert sum(map(str.__eq__, texts, lines)) > 10
+    assert sum(map(str.__eq__, tokenizer.batch_decode(found, skip_special_tokens=True), lines)) > 10

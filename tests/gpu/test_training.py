@@ -56,8 +56,7 @@ def test_it_learns_as_in_float32(flags, run_fairseq, toy_data_bin, in_float32, t
     # ended 7% below float32. A training that does not learn stays at the first loss, which is more
     # than a tenth above.
     rounded = any("16" in flag or flag == "--amp" for flag in flags)
-    tolerance = 0.1 if rounded else 0.03
-    assert found[-1] == pytest.approx(in_float32, rel=tolerance)
+    assert found[-1] == pytest.approx(in_float32, rel=0.1 if rounded else 0.03)
 
 
 @pytest.mark.parametrize("flags", [[], ["--bf16"]])

@@ -151,7 +151,7 @@ class Translator(Pretrained):
                 top_k, top_p, temperature, seed, no_repeat_ngram, batch_tokens.
 
         Returns:
-            The translation; of several texts a list. One without letters and digits is its own.
+            The translation; of several texts a list. A text without letters and digits is its own.
 
         Raises:
             TextTooLong: a sentence is too long, and `long` is "error", the default.

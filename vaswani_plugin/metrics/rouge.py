@@ -4,7 +4,7 @@ Words are the library's: English, lowercased, a to z and digits, stemmed as in t
 with -m. It finds no word in other scripts, which is an error here.
 
 ROUGE-L treats a summary as one sequence of words. ROUGE-Lsum joins the subsequences of each pair of
-sentences; published figures of CNN/Daily Mail are its. A line is a sentence, a lone one is split.
+sentences; published figures of CNN/Daily Mail are its. A lone line is split after full stops.
 """
 
 import re

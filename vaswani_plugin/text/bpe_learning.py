@@ -59,7 +59,7 @@ class _Pairs(dict[Pair, int]):
 def learn_merges(counts: dict[str, int], operations: int, min_frequency: int) -> Iterator[Pair]:
     """Yields the pairs to merge, in order, as subword-nmt's `learn_bpe` writes them.
 
-    Of `counts`, the words' frequencies: at most `operations`, of pairs of at least `min_frequency`.
+    `counts` are of words. At most `operations`, none of a pair rarer than `min_frequency`.
     """
     from subword_nmt import learn_bpe  # applying codes does not need it
 
