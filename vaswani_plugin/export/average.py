@@ -1,7 +1,7 @@
 """The average of checkpoints (section 6.1): the mean of each weight. It needs PyTorch only.
 
 Checkpoints are read one at a time and accumulated in float64; the mean is cast to the type of the
-files. A tensor that two names share is averaged once and stays shared. `select` chooses files.
+files. A tensor that two names share is averaged once and stays shared. `select` goes by name.
 """
 
 import re

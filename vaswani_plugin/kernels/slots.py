@@ -19,7 +19,7 @@ from vaswani_plugin.modules.transformer import Cache, WholeSequence
 from vaswani_plugin.processor import runs_on_host
 
 ROOM, LONG_PAST = 5, 4
-"""Each clearing leaves free slots for 5 steps, or 1/4 of a long past, all of which it moves."""
+"""A clearing moves the whole past, so it leaves free slots for 5 steps, or 1/4 of a long past."""
 
 
 class SharedKeysAndValues(KeysAndValues):

@@ -32,7 +32,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
         raise UserError(f"--port {port}: give a number from 0 to 65535")
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # asyncio turns Nagle's algorithm (40 ms an answer) off where a socket has its protocol.
+        # With the protocol's number asyncio turns Nagle's algorithm off, which costs 40 ms.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
